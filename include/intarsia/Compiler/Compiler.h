@@ -1,0 +1,91 @@
+//===- Compiler.h - The compiler as a library -*- C++ -*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// From an imported program to a plan and native code.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef INTARSIA_COMPILER_COMPILER_H
+#define INTARSIA_COMPILER_COMPILER_H
+
+#include "intarsia/Import/ImportGraph.h"
+#include "intarsia/Import/Schema.h"
+#include "intarsia/Plan/Plan.h"
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace intarsia {
+
+class MemoryKernels; // Target/Kernels.h
+
+/// The stages of which the IR can be asked for, in order.
+enum class Stage { Imported, Lowered, Fused, Plan, Kernels, LLVM, Assembly };
+std::string_view stageName(Stage stage); // "imported", ..., "llvm", "asm"
+
+struct CompileOptions {
+  /// Off: every node is a call through the dispatcher (the oracle).
+  bool fuse = true;
+  /// "eager" rounds low precision where eager does; "fused" keeps f32 between
+  /// implicit casts.
+  std::string numerics = "eager";
+  /// A result whose strides differ from its fake's is an error, not a warning.
+  bool strict = false;
+  /// LLVM CPU name and features; "native" asks the host.
+  std::string cpu = "native";
+  std::string features;
+  /// When not empty, the IR after each stage is written here as
+  /// imported.mlir, lowered.mlir, fused.mlir, plan.txt, kernels.mlir, llvm.ll.
+  std::string dumpDir;
+  /// Called once with the text of `observedStage`, when both are set. Kernels,
+  /// LLVM and Assembly do not happen when there are no kernels.
+  std::optional<Stage> observedStage;
+  std::function<void(const std::string &text)> observer;
+};
+
+struct CompiledProgram {
+  plan::Plan plan;
+  /// The ELF shared object with all kernels, and where it lies in the cache
+  /// (empty when there are no kernels).
+  std::string sharedObject;
+  std::string sharedObjectPath;
+  /// Where no folder is writable: the kernels in this process's memory.
+  std::shared_ptr<MemoryKernels> memoryKernels;
+  /// LLVM's name of the processor compiled for, and the features it must have.
+  std::string cpu;
+  std::vector<std::string> cpuFeatures;
+  /// Stage name -> seconds, in order.
+  std::vector<std::pair<std::string, double>> timings;
+  /// Call and Launch steps.
+  int64_t callCount = 0, kernelCount = 0;
+};
+
+/// Compiles. Throws intarsia::CompileError (what() names the operator, the
+/// user's source line and the remedy). Thread-safe; may be called with no GIL.
+CompiledProgram compile(const importer::Program &program,
+                        const CompileOptions &options,
+                        const importer::SchemaProvider &schemas);
+
+/// Asks PyTorch's dispatcher through the shim (runtime::torchApi, which loads
+/// libtorch into the process when it is not there yet). Throws runtime::Error
+/// when that fails.
+importer::SchemaProvider torchSchemas();
+
+class CompileError : public std::runtime_error {
+public:
+  using std::runtime_error::runtime_error;
+};
+
+} // namespace intarsia
+
+#endif // INTARSIA_COMPILER_COMPILER_H

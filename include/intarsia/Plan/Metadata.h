@@ -1,0 +1,51 @@
+//===- Metadata.h - What an artifact says of itself ---------------*- C++ -*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The record data/intarsia/metadata.json of a compiled .pt2 archive: written by
+// intarsia-compile, checked by the runtime before anything else is read.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef INTARSIA_PLAN_METADATA_H
+#define INTARSIA_PLAN_METADATA_H
+
+#include "intarsia/Plan/Plan.h"
+
+#include <string>
+#include <vector>
+
+namespace intarsia::plan {
+
+/// Raised with every change of the plan's or the kernels' form that an older
+/// runtime would misread.
+inline constexpr int64_t artifactFormat = 1;
+
+struct Metadata {
+  int64_t format = artifactFormat;
+  std::string intarsiaVersion;
+  std::string torchVersion; // of the exporter
+  struct Target {
+    std::string name;     // "cpu", "cuda"
+    std::string cpu;      // LLVM's name of the processor, for messages
+    /// Processor features that the kernels need, by LLVM's names ("avx512f").
+    std::vector<std::string> features;
+    /// SHA-256 or other digest of kernels.so in hexadecimal: its name in the
+    /// cache; "" when there are no kernels.
+    std::string kernelsHash;
+  };
+  std::vector<Target> targets;
+  /// All operators that any of the plans calls.
+  std::vector<Operator> operators;
+};
+
+std::string toJson(const Metadata &metadata);
+/// Throws std::runtime_error naming the field on malformed text.
+Metadata metadataFromJson(const std::string &json);
+
+} // namespace intarsia::plan
+
+#endif // INTARSIA_PLAN_METADATA_H

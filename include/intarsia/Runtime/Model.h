@@ -1,0 +1,105 @@
+//===- Model.h - Loading and running a compiled artifact ----------*- C++ -*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The C++ API for whoever ships a model: load what `intarsia-compile` wrote,
+// run it, no Python. The artifact is the original .pt2 archive with these
+// records added for each target ("cpu", "cuda"):
+//
+//   data/intarsia/metadata.json           plan::Metadata
+//   data/intarsia/<target>/plan.json      plan::Plan
+//   data/intarsia/<target>/kernels.so     absent when the plan has no kernels
+//
+// Weights are the archive's own records, mapped read-only; a weight that the
+// program mutates gets a private copy in each Model.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef INTARSIA_RUNTIME_MODEL_H
+#define INTARSIA_RUNTIME_MODEL_H
+
+#include "intarsia/Runtime/Program.h"
+#include "intarsia/Support/DType.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace intarsia::runtime {
+
+/// A counted reference on a PyTorch tensor, for code without torch headers.
+/// Code that has them converts by `c10::intrusive_ptr<c10::TensorImpl>::reclaim
+/// (reinterpret_cast<c10::TensorImpl *>(tensor.take()))`.
+class Tensor {
+public:
+  Tensor() = default;
+  /// Takes over the reference.
+  explicit Tensor(TensorImpl *impl) : impl(impl) {}
+  Tensor(const Tensor &other);
+  Tensor(Tensor &&other) noexcept : impl(std::exchange(other.impl, nullptr)) {}
+  Tensor &operator=(Tensor other) noexcept {
+    std::swap(impl, other.impl);
+    return *this;
+  }
+  ~Tensor();
+
+  /// Uninitialised, contiguous, on the CPU.
+  static Tensor empty(DType dtype, const std::vector<int64_t> &sizes);
+
+  explicit operator bool() const { return impl != nullptr; }
+  TensorImpl *get() const { return impl; }
+  TensorImpl *take() { return std::exchange(impl, nullptr); }
+  std::vector<int64_t> sizes() const;
+  std::vector<int64_t> strides() const; // in elements
+  int64_t elementCount() const;
+  DType dtype() const;
+  std::string device() const;
+  /// The first element. Throws Error for a tensor that is not plain memory.
+  void *data() const;
+  /// On the CPU, contiguous; itself when it is so already.
+  Tensor contiguousOnCpu() const;
+
+private:
+  TensorImpl *impl = nullptr;
+};
+
+class Model {
+public:
+  struct Options {
+    /// Libraries that register the operators, loaded first.
+    std::vector<std::string> operatorLibraries;
+    /// "cpu" or "cuda"; "": the only one in the artifact, else "cpu".
+    std::string target;
+    /// Where kernels are unpacked; "": INTARSIA_CACHE_DIR, else
+    /// $XDG_CACHE_HOME/intarsia, else ~/.cache/intarsia. When it cannot be
+    /// written, a private temporary file.
+    std::string cacheDirectory;
+    /// Object weights and Python steps, for the Python door.
+    Program::Options program;
+  };
+
+  /// Throws Error(Load) naming the artifact's fault or the missing operator.
+  static std::unique_ptr<Model> load(const std::string &path,
+                                     const Options &options);
+  ~Model();
+
+  /// The tensors of one call in the order of the exported program's flat
+  /// inputs and outputs. Thread-safe as Program::run. Numbers go through
+  /// `program().run`. Throws Error.
+  std::vector<Tensor> run(const std::vector<Tensor> &inputs) const;
+
+  const Program &program() const;
+
+private:
+  Model();
+  struct Impl;
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace intarsia::runtime
+
+#endif // INTARSIA_RUNTIME_MODEL_H

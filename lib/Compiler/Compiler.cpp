@@ -1,0 +1,289 @@
+//===- Compiler.cpp - The compiler as a library ---------------------------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Runs the stages one after the other: import, lower, fuse, kernels, plan.
+// With `fuse` off, nothing but import and the plan happens. Every compilation
+// has a context of its own and no threads but the caller's, so that many can
+// run at once.
+//
+//===----------------------------------------------------------------------===//
+
+#include "intarsia/Compiler/Compiler.h"
+
+#include "dialects/Graph/Graph.h"
+#include "intarsia/Import/Import.h"
+#include "intarsia/Target/Kernels.h"
+#include "passes/Passes.h"
+#include "passes/Plan/PlanBuilder.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <chrono>
+
+using namespace mlir;
+
+namespace intarsia {
+
+std::string_view stageName(Stage stage) {
+  switch (stage) {
+  case Stage::Imported:
+    return "imported";
+  case Stage::Lowered:
+    return "lowered";
+  case Stage::Fused:
+    return "fused";
+  case Stage::Plan:
+    return "plan";
+  case Stage::Kernels:
+    return "kernels";
+  case Stage::LLVM:
+    return "llvm";
+  case Stage::Assembly:
+    return "asm";
+  }
+  return "";
+}
+
+namespace {
+
+/// The file of a stage in `dumpDir`; assembly is made on demand only.
+StringRef dumpFile(Stage stage) {
+  switch (stage) {
+  case Stage::Imported:
+    return "imported.mlir";
+  case Stage::Lowered:
+    return "lowered.mlir";
+  case Stage::Fused:
+    return "fused.mlir";
+  case Stage::Plan:
+    return "plan.txt";
+  case Stage::Kernels:
+    return "kernels.mlir";
+  case Stage::LLVM:
+    return "llvm.ll";
+  case Stage::Assembly:
+    return "";
+  }
+  return "";
+}
+
+/// One compilation.
+class Compilation {
+public:
+  Compilation(const importer::Program &program, const CompileOptions &options,
+              const importer::SchemaProvider &schemas)
+      : program(program), options(options), schemas(schemas),
+        context(MLIRContext::Threading::DISABLED),
+        handler(&context, [this](Diagnostic &diagnostic) {
+          collect(diagnostic);
+          return success();
+        }) {
+    context.loadDialect<graph::GraphDialect, func::FuncDialect>();
+    targetOptions.cpu = options.cpu;
+    targetOptions.features = options.features;
+  }
+
+  CompiledProgram run() {
+    if (options.numerics != "eager" && options.numerics != "fused")
+      throw CompileError("numerics is \"eager\" or \"fused\", not \"" +
+                         options.numerics + "\"");
+    importProgram();
+    if (options.fuse)
+      makeKernels();
+    makePlan();
+    return std::move(result);
+  }
+
+private:
+  void importProgram() {
+    timed("import", [&] {
+      llvm::Expected<OwningOpRef<ModuleOp>> built =
+          importer::buildModule(program, &context, schemas);
+      if (!built)
+        throw CompileError(llvm::toString(built.takeError()));
+      module = std::move(*built);
+      if (failed(verify(*module)))
+        fail("the imported program is malformed");
+    });
+    show(Stage::Imported, [&] { return text(*module); });
+  }
+
+  void makeKernels() {
+    ResolvedTarget target;
+    try {
+      target = resolveTarget(targetOptions);
+    } catch (const TargetError &error) {
+      throw CompileError(error.what());
+    }
+    PipelineOptions pipeline;
+    pipeline.numerics = options.numerics;
+    pipeline.vectorBits = target.vectorBits;
+    pipeline.fma = target.has("fma");
+    timed("lower", [&] {
+      runPasses("lowering", [&](OpPassManager &manager) {
+        buildLowerPipeline(manager, pipeline);
+      });
+    });
+    show(Stage::Lowered, [&] { return text(*module); });
+    timed("fuse", [&] {
+      runPasses("fusion", [&](OpPassManager &manager) {
+        buildFusePipeline(manager, pipeline);
+      });
+    });
+    show(Stage::Fused, [&] { return text(*module); });
+    timed("kernels", [&] {
+      runPasses("kernel generation", [&](OpPassManager &manager) {
+        buildCPUPipeline(manager, pipeline);
+      });
+    });
+
+    auto kernels = module->lookupSymbol<ModuleOp>("kernels");
+    if (!kernels)
+      return;
+    show(Stage::Kernels, [&] { return text(kernels); });
+    try {
+      show(Stage::LLVM, [&] {
+        return emitText(kernels, targetOptions, TextForm::OptimizedLLVMIR);
+      });
+      show(Stage::Assembly, [&] {
+        return emitText(kernels, targetOptions, TextForm::Assembly);
+      });
+      timed("code", [&] {
+        KernelCode code = compileKernels(kernels, targetOptions);
+        result.sharedObject = std::move(code.sharedObject);
+        result.sharedObjectPath = std::move(code.path);
+        result.memoryKernels = std::move(code.memory);
+        result.cpu = code.target.cpu;
+        result.cpuFeatures = std::move(code.target.requiredFeatures);
+      });
+    } catch (const TargetError &error) {
+      throw CompileError(std::string("code generation failed: ") +
+                         error.what());
+    }
+    kernels.erase();
+  }
+
+  void makePlan() {
+    timed("plan", [&] {
+      runPasses("planning",
+                [&](OpPassManager &manager) {
+                  buildPlanPipeline(manager, /*reuse=*/options.fuse);
+                });
+      PlanOptions planOptions;
+      planOptions.stridedViews = options.fuse;
+      planOptions.arena = options.fuse;
+      planOptions.strict = options.strict;
+      FailureOr<plan::Plan> built = buildPlan(*module, planOptions);
+      if (failed(built))
+        fail("planning failed");
+      result.plan = std::move(*built);
+    });
+    show(Stage::Plan, [&] { return plan::print(result.plan); });
+    for (const plan::Function &function : result.plan.functions)
+      for (const plan::Step &step : function.steps) {
+        result.callCount += step.kind == plan::Step::Kind::Call;
+        result.kernelCount += step.kind == plan::Step::Kind::Launch;
+      }
+  }
+
+  void runPasses(const char *what,
+                 llvm::function_ref<void(OpPassManager &)> build) {
+    PassManager manager(&context);
+    build(manager);
+    if (failed(manager.run(*module)))
+      fail(std::string(what) + " failed");
+  }
+
+  void timed(const char *stage, llvm::function_ref<void()> work) {
+    auto start = std::chrono::steady_clock::now();
+    work();
+    std::chrono::duration<double> elapsed =
+        std::chrono::steady_clock::now() - start;
+    result.timings.emplace_back(stage, elapsed.count());
+  }
+
+  static std::string text(Operation *op) {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    op->print(stream, OpPrintingFlags().useLocalScope());
+    stream << "\n";
+    return text;
+  }
+
+  /// Hands a stage's text to whoever asked for it.
+  void show(Stage stage, llvm::function_ref<std::string()> make) {
+    bool observed = options.observedStage == stage && options.observer;
+    StringRef file = dumpFile(stage);
+    bool dumped = !options.dumpDir.empty() && !file.empty();
+    if (!observed && !dumped)
+      return;
+    std::string contents = make();
+    if (observed)
+      options.observer(contents);
+    if (!dumped)
+      return;
+    std::error_code error =
+        llvm::sys::fs::create_directories(options.dumpDir);
+    SmallString<128> path(options.dumpDir);
+    llvm::sys::path::append(path, file);
+    if (!error) {
+      llvm::raw_fd_ostream out(path, error);
+      if (!error) {
+        out << contents;
+        out.close();
+        error = out.error();
+        out.clear_error();
+      }
+    }
+    if (error)
+      throw CompileError("cannot write " + path.str().str() + ": " +
+                         error.message());
+  }
+
+  void collect(Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() != DiagnosticSeverity::Error)
+      return;
+    if (!errors.empty())
+      errors += "\n";
+    errors += diagnostic.str();
+    std::string line = importer::describeLocation(diagnostic.getLocation());
+    if (!line.empty())
+      errors += "\n  at " + line;
+    for (Diagnostic &note : diagnostic.getNotes())
+      errors += "\n  note: " + note.str();
+  }
+
+  [[noreturn]] void fail(const std::string &otherwise) {
+    throw CompileError(errors.empty() ? otherwise : errors);
+  }
+
+  const importer::Program &program;
+  const CompileOptions &options;
+  const importer::SchemaProvider &schemas;
+  MLIRContext context;
+  std::string errors;
+  ScopedDiagnosticHandler handler;
+  TargetOptions targetOptions;
+  OwningOpRef<ModuleOp> module;
+  CompiledProgram result;
+};
+
+} // namespace
+
+CompiledProgram compile(const importer::Program &program,
+                        const CompileOptions &options,
+                        const importer::SchemaProvider &schemas) {
+  return Compilation(program, options, schemas).run();
+}
+
+} // namespace intarsia

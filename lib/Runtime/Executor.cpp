@@ -1,0 +1,1217 @@
+//===- Executor.cpp - Running a plan ------------------------------------------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// `Program::run`: binds and checks the inputs, then executes the steps in order.
+// The state of one call of one function is an `Activation` on the C++ stack;
+// nothing is shared between calls but the thread's cache of arena memory.
+//
+//===----------------------------------------------------------------------===//
+
+#include "MemoryCache.h"
+#include "ProgramImpl.h"
+
+#include <chrono>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+using namespace intarsia;
+using namespace intarsia::runtime;
+using plan::Step;
+
+namespace {
+
+std::string listText(const int64_t *values, size_t count) {
+  std::string text = "[";
+  for (size_t i = 0; i < count; ++i)
+    text += (i ? ", " : "") + std::to_string(values[i]);
+  return text + "]";
+}
+
+std::string dtypeText(int16_t dtype) {
+  if (auto known = dtypeFromScalarType(dtype))
+    return std::string(dtypeTorchName(*known));
+  return "dtype " + std::to_string(dtype);
+}
+
+std::string valueText(const Value &value) {
+  switch (value.kind) {
+  case Value::Kind::None:
+    return "None";
+  case Value::Kind::Tensor:
+    return "a tensor";
+  case Value::Kind::Int:
+    return std::to_string(value.integer);
+  case Value::Kind::Float:
+    return std::to_string(value.real);
+  case Value::Kind::Bool:
+    return value.boolean ? "True" : "False";
+  case Value::Kind::Boxed:
+    if (const char *text = torchApi().boxedText(value.boxed))
+      return std::string("'") + text + "'";
+    return "an object";
+  case Value::Kind::Pointer:
+    return "memory";
+  }
+  return "?";
+}
+
+/// A short array on the stack, a longer one on the heap; not initialised.
+template <typename T, size_t N> class Scratch {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+public:
+  explicit Scratch(size_t count)
+      : data(reinterpret_cast<T *>(
+            count <= N ? inlineData : ::operator new(count * sizeof(T)))) {}
+  ~Scratch() {
+    if (static_cast<void *>(data) != inlineData)
+      ::operator delete(data);
+  }
+  Scratch(const Scratch &) = delete;
+  Scratch &operator=(const Scratch &) = delete;
+  T &operator[](size_t i) { return data[i]; }
+  T *get() { return data; }
+
+private:
+  alignas(T) unsigned char inlineData[N * sizeof(T)];
+  T *data;
+};
+
+/// Values that are released at the end of their scope.
+class OwnedValues {
+public:
+  OwnedValues() = default;
+  explicit OwnedValues(size_t count) : values(count) {}
+  ~OwnedValues() {
+    for (Value &value : values)
+      release(value);
+  }
+  OwnedValues(OwnedValues &&) = default;
+  OwnedValues &operator=(OwnedValues &&other) noexcept {
+    std::swap(values, other.values);
+    return *this;
+  }
+  /// Hands the reference over.
+  Value take(size_t i) { return std::exchange(values[i], Value()); }
+  std::vector<Value> values;
+};
+
+class Activation {
+public:
+  Activation(const Program &program, const Program::Impl &impl,
+             const FunctionPlan &plan, Profile *profile)
+      : program(program), impl(impl), torch(*impl.torch), plan(plan),
+        function(*plan.function), profile(profile),
+        slots(size_t(function.slotCount)), symbols(function.symbols.size()),
+        frame{slots.get(), symbols.get()} {
+    std::memset(static_cast<void *>(frame.slots), 0,
+                sizeof(Value) * size_t(function.slotCount));
+    if (plan.setsGrad)
+      gradBefore = torch.gradEnabled();
+  }
+
+  ~Activation() {
+    for (plan::Slot i = 0; i < function.slotCount; ++i)
+      drop(frame.slots[i]);
+    if (plan.setsGrad)
+      torch.setGradEnabled(gradBefore);
+  }
+
+  /// `values`: one for each input of the function, borrowed.
+  void bindInputs(const Value *values, bool steal, Value *stolen);
+  void execute();
+  /// The owned value of output `index`.
+  Value output(size_t index);
+
+private:
+  void drop(Value &value) {
+    if (value.kind == Value::Kind::Tensor)
+      torch.release(value.tensor);
+    else if (value.kind == Value::Kind::Boxed)
+      torch.releaseBoxed(value.boxed);
+    value.kind = Value::Kind::None;
+  }
+
+  [[noreturn]] void failed() const {
+    const ShimError &error = *torch.lastError();
+    Error failure(error.kind, error.message);
+    failure.cause = error.cause;
+    throw failure;
+  }
+  [[noreturn]] void inputError(const plan::Input &input,
+                               const std::string &what) const {
+    throw Error(ErrorKind::Guard, "input \"" + input.name + "\": " + what);
+  }
+  [[noreturn]] void internal(const std::string &what) const {
+    throw Error(ErrorKind::Internal, "internal error: " + what);
+  }
+
+  int64_t integer(plan::ExprId id) const {
+    return plan.exprs.integer(id, frame.symbols);
+  }
+  int64_t extent(const Extent &e) const {
+    return e.expr < 0 ? e.constant : integer(e.expr);
+  }
+  void extents(const std::vector<Extent> &list, int64_t *out) const {
+    for (size_t i = 0; i < list.size(); ++i)
+      out[i] = extent(list[i]);
+  }
+  Value number(plan::ExprId id) const {
+    int64_t bits = plan.exprs.bits(id, frame.symbols);
+    switch (plan.exprs.type(id)) {
+    case ExprTable::Type::Float:
+      return Value::of(std::bit_cast<double>(bits));
+    case ExprTable::Type::Bool:
+      return Value::of(bits != 0);
+    default:
+      return Value::of(bits);
+    }
+  }
+  TensorImpl *tensor(plan::Slot slot) const {
+    const Value &value = frame.slots[slot];
+    if (value.kind != Value::Kind::Tensor)
+      internal("slot " + std::to_string(slot) + " holds " + valueText(value) +
+               ", not a tensor");
+    return value.tensor;
+  }
+
+  void bindTensor(const InputPlan &input, const TensorInfo &info);
+  void checkTensor(const InputPlan &input, const TensorInfo &info,
+                   Value &slotValue);
+  void bindNumber(const InputPlan &input, const Value &value);
+  void checkConstant(const plan::Input &input, const Value &value) const;
+  void checkRanges() const;
+  [[noreturn]] void outOfRange(const Binder &binder) const;
+  void checkGuards() const;
+  std::string symbolValues(plan::ExprId id) const;
+
+  void run(const StepPlan &step);
+  void alloc(const StepPlan &step);
+  void launch(const StepPlan &step);
+  void view(const StepPlan &step);
+  void cond(const StepPlan &step);
+  void whileLoop(const StepPlan &step);
+  void invoke(const StepPlan &step);
+  void map(const StepPlan &step);
+  void scan(const StepPlan &step);
+  void python(const StepPlan &step);
+
+  /// The leaves of `args` from `first` on, owned.
+  OwnedValues arguments(const std::vector<plan::Arg> &args, size_t first = 0) {
+    OwnedValues out;
+    for (size_t i = first; i < args.size(); ++i)
+      argument(args[i], out.values);
+    return out;
+  }
+  void argument(const plan::Arg &arg, std::vector<Value> &out);
+  OwnedValues callFunction(const FunctionPlan &callee,
+                           const std::vector<Value> &inputs);
+  bool truth(const Value &value) const;
+  Value slice(const Value &value, int64_t index) const;
+  int64_t leadingSize(const Value &value) const;
+  Value stackSlices(const StepPlan &step, size_t leaf,
+                    const std::vector<OwnedValues> &rows, size_t column);
+  /// Checks the values against the step's results and stores them.
+  void store(const StepPlan &step, OwnedValues values);
+  void bindResult(const plan::Result &result, const Value &value);
+  void storeOne(const StepPlan &step, const StepPlan::Leaf &leaf, size_t index,
+                Value value);
+
+  const Program &program;
+  const Program::Impl &impl;
+  const TorchApi &torch;
+  const FunctionPlan &plan;
+  const plan::Function &function;
+  Profile *profile;
+  Scratch<Value, 64> slots;
+  Scratch<int64_t, 32> symbols;
+  Frame frame;
+  MemoryLease arena;
+  bool gradBefore = false;
+};
+
+//===----------------------------------------------------------------------===//
+// Entry
+//===----------------------------------------------------------------------===//
+
+void Activation::bindTensor(const InputPlan &input, const TensorInfo &info) {
+  const SpecPlan &spec = *input.spec;
+  const plan::Input &data = *input.input;
+  if (info.dtype != spec.dtype)
+    inputError(data, "expected dtype " + dtypeText(spec.dtype) + ", got " +
+                         dtypeText(info.dtype));
+  if (info.deviceType != spec.deviceType ||
+      (spec.deviceType != 0 && spec.deviceIndex >= 0 &&
+       info.deviceIndex != spec.deviceIndex)) {
+    std::string got = torch.deviceName(info.deviceType, info.deviceIndex);
+    inputError(data, "expected device " + data.spec->device + ", got " + got);
+  }
+  if (info.dim != int64_t(spec.sizes.size()))
+    inputError(data, "expected " + std::to_string(spec.sizes.size()) +
+                         " dimensions, got " + std::to_string(info.dim) +
+                         " (size " + listText(info.sizes, size_t(info.dim)) +
+                         ")");
+  for (size_t i = 0; i < spec.sizes.size(); ++i)
+    if (spec.sizes[i].binds >= 0)
+      frame.symbols[spec.sizes[i].binds] = info.sizes[i];
+  if (info.strides)
+    for (size_t i = 0; i < spec.strides.size(); ++i)
+      if (spec.strides[i].binds >= 0)
+        frame.symbols[spec.strides[i].binds] = info.strides[i];
+}
+
+void Activation::checkTensor(const InputPlan &input, const TensorInfo &info,
+                             Value &slotValue) {
+  const SpecPlan &spec = *input.spec;
+  const plan::Input &data = *input.input;
+  size_t dim = spec.sizes.size();
+  bool empty = false;
+  for (size_t i = 0; i < dim; ++i) {
+    int64_t want = extent(spec.sizes[i]);
+    empty |= want == 0;
+    if (info.sizes[i] == want) [[likely]]
+      continue;
+    std::string expression;
+    if (spec.sizes[i].expr >= 0)
+      expression = " (" + plan.exprs.text(spec.sizes[i].expr) +
+                   symbolValues(spec.sizes[i].expr) + ")";
+    inputError(data, "expected size " + std::to_string(want) + expression +
+                         " in dimension " + std::to_string(i) + ", got " +
+                         std::to_string(info.sizes[i]) + " (size " +
+                         listText(info.sizes, dim) + ")");
+  }
+  if (!info.strides || empty)
+    return;
+  bool same = true;
+  for (size_t i = 0; i < dim; ++i)
+    same &= info.strides[i] == extent(spec.strides[i]) || info.sizes[i] <= 1;
+  if (same) [[likely]]
+    return;
+  Scratch<int64_t, 8> sizes(dim), strides(dim);
+  extents(spec.sizes, sizes.get());
+  extents(spec.strides, strides.get());
+  if (data.checkStrides)
+    inputError(data, "expected strides " + listText(strides.get(), dim) +
+                         ", got " + listText(info.strides, dim));
+  if (slotValue.kind != Value::Kind::Tensor)
+    return;
+  TensorImpl *copy = nullptr;
+  if (torch.emptyStrided(info.dtype, info.deviceType, info.deviceIndex,
+                         int64_t(dim), sizes.get(), strides.get(), &copy))
+    failed();
+  if (torch.copy(copy, slotValue.tensor)) {
+    torch.release(copy);
+    failed();
+  }
+  torch.release(slotValue.tensor);
+  slotValue.tensor = copy;
+}
+
+void Activation::bindNumber(const InputPlan &input, const Value &value) {
+  const plan::Input &data = *input.input;
+  int64_t bits = 0;
+  switch (data.kind) {
+  case plan::Input::Kind::SymInt:
+    if (value.kind != Value::Kind::Int)
+      inputError(data, "expected an integer, got " + valueText(value));
+    bits = value.integer;
+    break;
+  case plan::Input::Kind::SymFloat:
+    if (value.kind == Value::Kind::Int)
+      bits = std::bit_cast<int64_t>(double(value.integer));
+    else if (value.kind == Value::Kind::Float)
+      bits = std::bit_cast<int64_t>(value.real);
+    else
+      inputError(data, "expected a float, got " + valueText(value));
+    break;
+  default:
+    if (value.kind != Value::Kind::Bool)
+      inputError(data, "expected a bool, got " + valueText(value));
+    bits = value.boolean;
+    break;
+  }
+  if (data.symbol < 0)
+    return; // compared with its expression once all symbols are bound
+  if (!input.rebinds)
+    frame.symbols[data.symbol] = bits;
+  else if (frame.symbols[data.symbol] != bits)
+    inputError(data, "got " + valueText(value) + ", but another input says " +
+                         std::to_string(frame.symbols[data.symbol]));
+}
+
+void Activation::checkConstant(const plan::Input &input,
+                               const Value &value) const {
+  const plan::Arg &want = input.constant;
+  bool same = false;
+  std::string text;
+  switch (want.kind) {
+  case plan::Arg::Kind::None:
+    same = value.kind == Value::Kind::None;
+    text = "None";
+    break;
+  case plan::Arg::Kind::Int:
+    same = value.kind == Value::Kind::Int && value.integer == want.integer;
+    text = std::to_string(want.integer);
+    break;
+  case plan::Arg::Kind::Float:
+    same = value.kind == Value::Kind::Float &&
+           (value.real == want.real ||
+            (value.real != value.real && want.real != want.real));
+    text = std::to_string(want.real);
+    break;
+  case plan::Arg::Kind::Bool:
+    same = value.kind == Value::Kind::Bool && value.boolean == want.boolean;
+    text = want.boolean ? "True" : "False";
+    break;
+  case plan::Arg::Kind::String: {
+    const char *got =
+        value.kind == Value::Kind::Boxed ? torch.boxedText(value.boxed) : nullptr;
+    same = got && want.text == got;
+    text = "'" + want.text + "'";
+    break;
+  }
+  default:
+    same = true; // the exporter fixes only the kinds above
+    break;
+  }
+  if (!same)
+    inputError(input, "the program was exported with " + text + ", got " +
+                          valueText(value));
+}
+
+void Activation::outOfRange(const Binder &binder) const {
+  const plan::Symbol &symbol = function.symbols[size_t(binder.symbol)];
+  std::string range;
+  if (symbol.min && symbol.max)
+    range = std::to_string(*symbol.min) + " to " + std::to_string(*symbol.max);
+  else if (symbol.min)
+    range = "at least " + std::to_string(*symbol.min);
+  else
+    range = "at most " + std::to_string(*symbol.max);
+  std::string what = "the value";
+  if (binder.dim >= 0)
+    what = std::string("the ") + (binder.isStride ? "stride" : "size") +
+           " of dimension " + std::to_string(binder.dim);
+  inputError(function.inputs[binder.input],
+             what + " is " + std::to_string(frame.symbols[binder.symbol]) +
+                 ", but the program was compiled for " + range + " (" +
+                 symbol.name + ")");
+}
+
+void Activation::checkRanges() const {
+  for (const Binder &binder : plan.binders) {
+    const plan::Symbol &symbol = function.symbols[size_t(binder.symbol)];
+    int64_t value = frame.symbols[binder.symbol];
+    if (symbol.isFloat)
+      continue;
+    if ((symbol.min && value < *symbol.min) ||
+        (symbol.max && value > *symbol.max)) [[unlikely]]
+      outOfRange(binder);
+  }
+}
+
+std::string Activation::symbolValues(plan::ExprId id) const {
+  std::string text;
+  for (int32_t symbol : plan.exprs.symbolsOf(id)) {
+    const plan::Symbol &info = function.symbols[size_t(symbol)];
+    int64_t bits = frame.symbols[symbol];
+    text += (text.empty() ? " with " : ", ") + info.name + " = " +
+            (info.isFloat ? std::to_string(std::bit_cast<double>(bits))
+                          : std::to_string(bits));
+  }
+  return text;
+}
+
+void Activation::checkGuards() const {
+  for (const plan::Guard &guard : function.guards) {
+    if (plan.exprs.bits(guard.expr, frame.symbols)) [[likely]]
+      continue;
+    const std::string &text =
+        guard.text.empty() ? plan.exprs.text(guard.expr) : guard.text;
+    std::string names;
+    for (int32_t symbol : plan.exprs.symbolsOf(guard.expr))
+      for (const Binder &binder : plan.binders)
+        if (binder.symbol == symbol) {
+          const plan::Input &input = function.inputs[binder.input];
+          names += (names.empty() ? "; " : ", ") +
+                   function.symbols[size_t(symbol)].name + " is " +
+                   (binder.dim < 0 ? std::string("the value")
+                                   : std::string(binder.isStride ? "stride "
+                                                                 : "size ") +
+                                         std::to_string(binder.dim)) +
+                   " of input \"" + input.name + "\"";
+        }
+    throw Error(ErrorKind::Guard, "the inputs do not satisfy the condition '" +
+                                      text + "' of the program" +
+                                      symbolValues(guard.expr) + names);
+  }
+}
+
+void Activation::bindInputs(const Value *values, bool steal, Value *stolen) {
+  size_t count = plan.inputs.size();
+  Scratch<TensorInfo, 16> infos(count);
+  for (size_t i = 0; i < count; ++i) {
+    const InputPlan &input = plan.inputs[i];
+    const plan::Input &data = *input.input;
+    const Value &value = values[i];
+    switch (data.kind) {
+    case plan::Input::Kind::Tensor:
+      if (value.kind != Value::Kind::Tensor) [[unlikely]]
+        inputError(data, "expected a tensor, got " + valueText(value));
+      if (!input.spec)
+        break;
+      if (torch.describe(value.tensor, &infos[i])) [[unlikely]]
+        failed();
+      bindTensor(input, infos[i]);
+      break;
+    case plan::Input::Kind::SymInt:
+    case plan::Input::Kind::SymFloat:
+    case plan::Input::Kind::SymBool:
+      bindNumber(input, value);
+      break;
+    case plan::Input::Kind::Constant:
+      checkConstant(data, value);
+      break;
+    case plan::Input::Kind::None:
+      if (value.kind != Value::Kind::None)
+        inputError(data, "expected None, got " + valueText(value));
+      break;
+    case plan::Input::Kind::Object:
+      break;
+    }
+    if (data.slot < 0)
+      continue;
+    // Objects of Kind::Pointer cannot come from outside.
+    if (steal && stolen[i].kind != Value::Kind::None)
+      frame.slots[data.slot] = std::exchange(stolen[i], Value());
+    else if (value.kind == Value::Kind::Tensor) {
+      torch.retain(value.tensor);
+      frame.slots[data.slot] = value;
+    } else
+      frame.slots[data.slot] = retain(value);
+  }
+  checkRanges();
+  for (size_t i = 0; i < count; ++i) {
+    const InputPlan &input = plan.inputs[i];
+    const plan::Input &data = *input.input;
+    if (input.spec && data.kind == plan::Input::Kind::Tensor) {
+      Value none;
+      checkTensor(input, infos[i],
+                  data.slot >= 0 ? frame.slots[data.slot] : none);
+    } else if (data.expr >= 0 && data.symbol < 0) {
+      Value want = number(data.expr);
+      const Value &got = values[i].kind != Value::Kind::None || data.slot < 0
+                             ? values[i]
+                             : frame.slots[data.slot];
+      bool same = got.kind == want.kind &&
+                  (want.kind == Value::Kind::Bool ? got.boolean == want.boolean
+                                                  : got.integer == want.integer);
+      if (!same)
+        inputError(data, "expected " + valueText(want) + " (" +
+                             plan.exprs.text(data.expr) +
+                             symbolValues(data.expr) + "), got " +
+                             valueText(got));
+    }
+  }
+  if (!function.guards.empty())
+    checkGuards();
+  if (function.arenaSize >= 0)
+    arena.acquire(size_t(std::max<int64_t>(integer(function.arenaSize), 0)));
+}
+
+Value Activation::output(size_t index) {
+  const plan::Arg &arg = function.outputs[index];
+  std::vector<Value> values;
+  if (arg.kind == plan::Arg::Kind::Slot) {
+    const Value &value = frame.slots[arg.slot];
+    if (value.kind == Value::Kind::Pointer)
+      internal("an output is memory of the arena");
+    return retain(value);
+  }
+  argument(arg, values);
+  if (values.size() != 1) {
+    for (Value &value : values)
+      release(value);
+    internal("an output is a list");
+  }
+  return values[0];
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+void Activation::alloc(const StepPlan &step) {
+  const SpecPlan &spec = *step.spec;
+  if (step.step->offset >= 0) {
+    Value &slot = frame.slots[step.step->slot];
+    slot.kind = Value::Kind::Pointer;
+    slot.pointer = static_cast<char *>(arena.data()) +
+                   integer(step.step->offset);
+    return;
+  }
+  size_t dim = spec.sizes.size();
+  Scratch<int64_t, 8> sizes(dim), strides(dim);
+  extents(spec.sizes, sizes.get());
+  extents(spec.strides, strides.get());
+  TensorImpl *out = nullptr;
+  if (torch.emptyStrided(spec.dtype, spec.deviceType, spec.deviceIndex,
+                         int64_t(dim), sizes.get(), strides.get(), &out))
+    failed();
+  frame.slots[step.step->slot] = Value::of(out);
+}
+
+void Activation::view(const StepPlan &step) {
+  const SpecPlan &spec = *step.spec;
+  size_t dim = spec.sizes.size();
+  Scratch<int64_t, 8> sizes(dim), strides(dim);
+  extents(spec.sizes, sizes.get());
+  extents(spec.strides, strides.get());
+  TensorImpl *source = tensor(step.step->source), *out = nullptr;
+  TensorInfo info;
+  torch.describe(source, &info);
+  if (torch.asStrided(source, int64_t(dim), sizes.get(), strides.get(),
+                      info.storageOffset + integer(step.step->offset), &out))
+    failed();
+  frame.slots[step.step->slot] = Value::of(out);
+}
+
+struct LaunchContext {
+  IntarsiaKernel kernel;
+  void *const *buffers;
+  const int64_t *symbols;
+  size_t scratch;
+};
+
+void runKernel(int64_t begin, int64_t end, void *context) {
+  const auto &launch = *static_cast<const LaunchContext *>(context);
+  void *scratch =
+      launch.scratch ? threadScratch(launch.scratch) : nullptr;
+  launch.kernel(launch.buffers, launch.symbols, begin, end, scratch);
+}
+
+void Activation::launch(const StepPlan &step) {
+  const Step &data = *step.step;
+  int64_t domain = integer(data.domain);
+  Scratch<void *, 16> buffers(data.buffers.size());
+  Scratch<int64_t, 16> symbolArguments(data.symbols.size());
+  for (size_t i = 0; i < data.buffers.size(); ++i) {
+    const Value &value = frame.slots[data.buffers[i]];
+    if (value.kind == Value::Kind::Pointer)
+      buffers[i] = value.pointer;
+    else if (torch.dataPointer(tensor(data.buffers[i]), &buffers[i]))
+      failed();
+  }
+  for (plan::Slot slot : data.mutates)
+    if (frame.slots[slot].kind == Value::Kind::Tensor)
+      torch.bumpVersion(frame.slots[slot].tensor);
+  if (domain <= 0)
+    return;
+  for (size_t i = 0; i < data.symbols.size(); ++i)
+    symbolArguments[i] = integer(data.symbols[i]);
+  LaunchContext context{step.kernel, buffers.get(), symbolArguments.get(),
+                        data.scratch >= 0 ? size_t(integer(data.scratch)) : 0};
+  int64_t grain = data.grain >= 0 ? integer(data.grain) : domain;
+  if (domain <= grain)
+    runKernel(0, domain, &context);
+  else if (torch.parallelFor(0, domain, std::max<int64_t>(grain, 1), runKernel,
+                             &context))
+    failed();
+}
+
+void Activation::argument(const plan::Arg &arg, std::vector<Value> &out) {
+  switch (arg.kind) {
+  case plan::Arg::Kind::None:
+  case plan::Arg::Kind::Function:
+    out.push_back(Value());
+    return;
+  case plan::Arg::Kind::Slot:
+    if (frame.slots[arg.slot].kind == Value::Kind::Pointer)
+      internal("memory of the arena leaves its function");
+    out.push_back(retain(frame.slots[arg.slot]));
+    return;
+  case plan::Arg::Kind::Expr:
+    out.push_back(number(arg.expr));
+    return;
+  case plan::Arg::Kind::Int:
+    out.push_back(Value::of(arg.integer));
+    return;
+  case plan::Arg::Kind::Float:
+    out.push_back(Value::of(arg.real));
+    return;
+  case plan::Arg::Kind::Bool:
+    out.push_back(Value::of(arg.boolean));
+    return;
+  case plan::Arg::Kind::String:
+  case plan::Arg::Kind::Device:
+  case plan::Arg::Kind::Layout:
+  case plan::Arg::Kind::MemoryFormat:
+    out.push_back(Value::of(torch.boxString(arg.text.c_str())));
+    return;
+  case plan::Arg::Kind::List:
+    for (const plan::Arg &member : arg.list)
+      argument(member, out);
+    return;
+  case plan::Arg::Kind::View: {
+    size_t dim = arg.sizes.size();
+    Scratch<int64_t, 8> sizes(dim), strides(dim);
+    for (size_t i = 0; i < dim; ++i) {
+      sizes[i] = integer(arg.sizes[i]);
+      strides[i] = integer(arg.strides[i]);
+    }
+    TensorImpl *view = nullptr;
+    if (torch.asStrided(tensor(arg.slot), int64_t(dim), sizes.get(),
+                        strides.get(), integer(arg.offset), &view))
+      failed();
+    out.push_back(Value::of(view));
+    return;
+  }
+  case plan::Arg::Kind::DType:
+    out.push_back(Value::of(int64_t(arg.dtype)));
+    return;
+  case plan::Arg::Kind::Complex:
+  case plan::Arg::Kind::Object:
+    internal("a complex number or an object is passed to a nested function");
+  }
+}
+
+OwnedValues Activation::callFunction(const FunctionPlan &callee,
+                                     const std::vector<Value> &inputs) {
+  if (inputs.size() != callee.inputs.size())
+    internal("function '" + callee.function->name + "' takes " +
+             std::to_string(callee.inputs.size()) + " inputs, got " +
+             std::to_string(inputs.size()));
+  Activation activation(program, impl, callee, profile);
+  activation.bindInputs(inputs.data(), false, nullptr);
+  activation.execute();
+  OwnedValues outputs;
+  for (size_t i = 0; i < callee.function->outputs.size(); ++i)
+    outputs.values.push_back(activation.output(i));
+  return outputs;
+}
+
+bool Activation::truth(const Value &value) const {
+  Value scalar = value;
+  if (value.kind == Value::Kind::Tensor && torch.item(value.tensor, &scalar))
+    failed();
+  switch (scalar.kind) {
+  case Value::Kind::Bool:
+    return scalar.boolean;
+  case Value::Kind::Int:
+    return scalar.integer != 0;
+  case Value::Kind::Float:
+    return scalar.real != 0;
+  default:
+    internal("a condition is " + valueText(scalar));
+  }
+}
+
+void Activation::cond(const StepPlan &step) {
+  OwnedValues all = arguments(step.step->args);
+  if (all.values.empty())
+    internal("cond without a predicate");
+  bool taken = truth(all.values[0]);
+  OwnedValues inputs;
+  for (size_t i = 1; i < all.values.size(); ++i)
+    inputs.values.push_back(all.take(i));
+  store(step, callFunction(*step.functions[taken ? 0 : 1], inputs.values));
+}
+
+void Activation::invoke(const StepPlan &step) {
+  OwnedValues inputs = arguments(step.step->args);
+  store(step, callFunction(*step.functions[0], inputs.values));
+}
+
+void Activation::whileLoop(const StepPlan &step) {
+  OwnedValues state = arguments(step.step->args);
+  size_t carried = size_t(step.step->carried);
+  if (carried > state.values.size())
+    internal("a loop carries more values than it has");
+  OwnedValues initial;
+  for (size_t i = 0; i < carried; ++i)
+    initial.values.push_back(retain(state.values[i]));
+  for (;;) {
+    OwnedValues condition = callFunction(*step.functions[0], state.values);
+    if (condition.values.size() != 1)
+      internal("the condition of a loop has " +
+               std::to_string(condition.values.size()) + " outputs");
+    if (!truth(condition.values[0]))
+      break;
+    OwnedValues next = callFunction(*step.functions[1], state.values);
+    if (next.values.size() != carried)
+      internal("the body of a loop returns " +
+               std::to_string(next.values.size()) + " values for " +
+               std::to_string(carried));
+    for (size_t i = 0; i < carried; ++i)
+      std::swap(state.values[i], next.values[i]);
+  }
+  // Results are new tensors, also when the body never ran or passed one on.
+  OwnedValues results(carried);
+  for (size_t i = 0; i < carried; ++i) {
+    results.values[i] = state.take(i);
+    Value &value = results.values[i];
+    if (value.kind != Value::Kind::Tensor)
+      continue;
+    const void *storage = torch.storage(value.tensor);
+    bool shared = false;
+    auto compare = [&](const Value &other) {
+      shared |= other.kind == Value::Kind::Tensor &&
+                (other.tensor == value.tensor ||
+                 (storage && torch.storage(other.tensor) == storage));
+    };
+    for (const Value &other : initial.values)
+      compare(other);
+    for (const Value &other : state.values)
+      compare(other);
+    for (size_t j = 0; j < i; ++j)
+      compare(results.values[j]);
+    if (!shared)
+      continue;
+    TensorImpl *copy = nullptr;
+    if (torch.clonePreservingStrides(value.tensor, &copy))
+      failed();
+    release(value);
+    value = Value::of(copy);
+  }
+  store(step, std::move(results));
+}
+
+int64_t Activation::leadingSize(const Value &value) const {
+  TensorInfo info;
+  if (value.kind != Value::Kind::Tensor)
+    internal("a loop runs over " + valueText(value));
+  if (torch.describe(value.tensor, &info))
+    failed();
+  if (info.dim == 0)
+    internal("a loop runs over a tensor without dimensions");
+  return info.sizes[0];
+}
+
+Value Activation::slice(const Value &value, int64_t index) const {
+  TensorInfo info;
+  TensorImpl *out = nullptr;
+  if (torch.describe(value.tensor, &info) || !info.strides ||
+      torch.asStrided(value.tensor, info.dim - 1, info.sizes + 1,
+                      info.strides + 1,
+                      info.storageOffset + index * info.strides[0], &out))
+    failed();
+  return Value::of(out);
+}
+
+Value Activation::stackSlices(const StepPlan &step, size_t leaf,
+                              const std::vector<OwnedValues> &rows,
+                              size_t column) {
+  std::vector<TensorImpl *> tensors;
+  for (const OwnedValues &row : rows) {
+    const Value &value = row.values.at(column);
+    if (value.kind != Value::Kind::Tensor)
+      return Value(); // None in every row
+    tensors.push_back(value.tensor);
+  }
+  TensorImpl *out = nullptr;
+  if (tensors.empty()) {
+    // Nothing to stack: the promise says what an empty result looks like.
+    if (leaf >= step.results.size() || !step.results[leaf].spec)
+      return Value();
+    const SpecPlan &spec = *step.results[leaf].spec;
+    size_t dim = spec.sizes.size();
+    Scratch<int64_t, 8> sizes(dim), strides(dim);
+    extents(spec.sizes, sizes.get());
+    extents(spec.strides, strides.get());
+    if (torch.emptyStrided(spec.dtype, spec.deviceType, spec.deviceIndex,
+                           int64_t(dim), sizes.get(), strides.get(), &out))
+      failed();
+  } else if (torch.stack(tensors.data(), int64_t(tensors.size()), &out)) {
+    failed();
+  }
+  return Value::of(out);
+}
+
+void Activation::map(const StepPlan &step) {
+  OwnedValues all = arguments(step.step->args);
+  size_t mapped = size_t(step.step->carried);
+  if (mapped == 0 || mapped > all.values.size())
+    internal("map over " + std::to_string(mapped) + " arguments");
+  int64_t count = leadingSize(all.values[0]);
+  std::vector<OwnedValues> rows;
+  for (int64_t i = 0; i < count; ++i) {
+    OwnedValues inputs;
+    for (size_t a = 0; a < all.values.size(); ++a)
+      inputs.values.push_back(a < mapped ? slice(all.values[a], i)
+                                         : retain(all.values[a]));
+    rows.push_back(callFunction(*step.functions[0], inputs.values));
+  }
+  OwnedValues results;
+  for (size_t i = 0; i < step.functions[0]->function->outputs.size(); ++i)
+    results.values.push_back(stackSlices(step, i, rows, i));
+  store(step, std::move(results));
+}
+
+void Activation::scan(const StepPlan &step) {
+  OwnedValues all = arguments(step.step->args);
+  size_t carried = size_t(step.step->carried);
+  size_t scanned = size_t(step.step->scanned);
+  if (scanned == 0 || carried + scanned > all.values.size())
+    internal("scan over " + std::to_string(scanned) + " arguments");
+  int64_t count = leadingSize(all.values[carried]);
+  std::vector<OwnedValues> rows;
+  for (int64_t i = 0; i < count; ++i) {
+    OwnedValues inputs;
+    for (size_t a = 0; a < all.values.size(); ++a)
+      inputs.values.push_back(a >= carried && a < carried + scanned
+                                  ? slice(all.values[a], i)
+                                  : retain(all.values[a]));
+    OwnedValues outputs = callFunction(*step.functions[0], inputs.values);
+    if (outputs.values.size() < carried)
+      internal("the body of a scan returns too few values");
+    for (size_t c = 0; c < carried; ++c) {
+      release(all.values[c]);
+      all.values[c] = outputs.take(c);
+    }
+    rows.push_back(std::move(outputs));
+  }
+  OwnedValues results;
+  for (size_t c = 0; c < carried; ++c)
+    results.values.push_back(all.take(c));
+  for (size_t i = carried; i < step.functions[0]->function->outputs.size(); ++i)
+    results.values.push_back(stackSlices(step, i, rows, i));
+  store(step, std::move(results));
+}
+
+void Activation::python(const StepPlan &step) {
+  OwnedValues args = arguments(step.step->args);
+  OwnedValues results(step.results.size());
+  impl.options.python({program, *step.step, args.values.data(),
+                       args.values.size(), results.values.data(),
+                       results.values.size()});
+  store(step, std::move(results));
+}
+
+//===----------------------------------------------------------------------===//
+// Results of nested functions and Python
+//===----------------------------------------------------------------------===//
+
+void Activation::bindResult(const plan::Result &result, const Value &value) {
+  if (result.bindsSymbol >= 0) {
+    switch (value.kind) {
+    case Value::Kind::Int:
+    case Value::Kind::Float:
+      frame.symbols[result.bindsSymbol] = value.integer;
+      break;
+    case Value::Kind::Bool:
+      frame.symbols[result.bindsSymbol] = value.boolean;
+      break;
+    default:
+      internal("a symbol is bound by " + valueText(value));
+    }
+  }
+  if (result.bindsSize.empty() && result.bindsStride.empty())
+    return;
+  TensorInfo info;
+  if (value.kind != Value::Kind::Tensor)
+    internal("a symbol is bound by the size of " + valueText(value));
+  if (torch.describe(value.tensor, &info))
+    failed();
+  for (auto [symbol, dim] : result.bindsSize)
+    if (dim < info.dim)
+      frame.symbols[symbol] = info.sizes[dim];
+  for (auto [symbol, dim] : result.bindsStride)
+    if (dim < info.dim && info.strides)
+      frame.symbols[symbol] = info.strides[dim];
+}
+
+void Activation::storeOne(const StepPlan &step, const StepPlan::Leaf &leaf,
+                          size_t index, Value value) {
+  OwnedValues owned;
+  owned.values.push_back(value);
+  std::string name = "output " + std::to_string(index);
+  auto broken = [&](const std::string &what) {
+    throw Error(ErrorKind::Contract, stepName(impl.plan, *step.step) + ": " +
+                                         name + " " + what +
+                                         " was promised when it was traced");
+  };
+  const plan::Result &result = *leaf.result;
+  if (leaf.spec) {
+    if (value.kind != Value::Kind::Tensor)
+      broken("is " + valueText(value) + ", but a tensor");
+    TensorInfo info;
+    if (torch.describe(value.tensor, &info))
+      failed();
+    const SpecPlan &spec = *leaf.spec;
+    size_t dim = spec.sizes.size();
+    Scratch<int64_t, 8> sizes(dim), strides(dim);
+    extents(spec.sizes, sizes.get());
+    extents(spec.strides, strides.get());
+    if (info.dtype != spec.dtype)
+      broken("has dtype " + dtypeText(info.dtype) + ", but " +
+             dtypeText(spec.dtype));
+    if (info.dim != int64_t(dim) ||
+        std::memcmp(info.sizes, sizes.get(), dim * sizeof(int64_t)))
+      broken("has size " + listText(info.sizes, size_t(info.dim)) + ", but " +
+             listText(sizes.get(), dim));
+    bool same = true, empty = false;
+    for (size_t i = 0; i < dim; ++i) {
+      same &= !info.strides || info.strides[i] == strides[i] || sizes[i] <= 1;
+      empty |= sizes[i] == 0;
+    }
+    if (!same && !empty && step.step->fixStrides) {
+      TensorImpl *copy = nullptr;
+      if (torch.emptyStrided(info.dtype, info.deviceType, info.deviceIndex,
+                             int64_t(dim), sizes.get(), strides.get(), &copy))
+        failed();
+      OwnedValues target;
+      target.values.push_back(Value::of(copy));
+      if (torch.copy(copy, value.tensor))
+        failed();
+      std::swap(owned.values[0], target.values[0]);
+    }
+  }
+  if (result.slot >= 0 && result.kind != plan::Result::Kind::None &&
+      result.kind != plan::Result::Kind::Tied)
+    frame.slots[result.slot] = owned.take(0);
+}
+
+void Activation::store(const StepPlan &step, OwnedValues values) {
+  if (values.values.size() != step.results.size())
+    internal(stepName(impl.plan, *step.step) + " returned " +
+             std::to_string(values.values.size()) + " values, not " +
+             std::to_string(step.results.size()));
+  for (size_t i = 0; i < step.results.size(); ++i)
+    bindResult(*step.results[i].result, values.values[i]);
+  for (size_t i = 0; i < step.results.size(); ++i)
+    storeOne(step, step.results[i], i, values.take(i));
+}
+
+//===----------------------------------------------------------------------===//
+// The loop
+//===----------------------------------------------------------------------===//
+
+void Activation::run(const StepPlan &step) {
+  const Step &data = *step.step;
+  switch (data.kind) {
+  case Step::Kind::Call:
+    if (torch.runCall(step.call, &frame)) [[unlikely]]
+      failed();
+    return;
+  case Step::Kind::Free:
+    for (plan::Slot slot : data.slots)
+      drop(frame.slots[slot]);
+    return;
+  case Step::Kind::Launch:
+    return launch(step);
+  case Step::Kind::Alloc:
+    return alloc(step);
+  case Step::Kind::View:
+    return view(step);
+  case Step::Kind::Clone: {
+    TensorImpl *out = nullptr;
+    if (torch.clonePreservingStrides(tensor(data.source), &out))
+      failed();
+    frame.slots[data.slot] = Value::of(out);
+    return;
+  }
+  case Step::Kind::Copy:
+    if (torch.copy(tensor(data.slot), tensor(data.source)))
+      failed();
+    return;
+  case Step::Kind::Move:
+    frame.slots[data.slot] = retain(frame.slots[data.source]);
+    return;
+  case Step::Kind::Cond:
+    return cond(step);
+  case Step::Kind::While:
+    return whileLoop(step);
+  case Step::Kind::Invoke:
+    return invoke(step);
+  case Step::Kind::Map:
+    return map(step);
+  case Step::Kind::Scan:
+    return scan(step);
+  case Step::Kind::Python:
+    return python(step);
+  case Step::Kind::SetGrad:
+    torch.setGradEnabled(data.flag);
+    return;
+  case Step::Kind::Assert:
+    if (!plan.exprs.bits(data.expr, frame.symbols)) [[unlikely]]
+      throw Error(ErrorKind::Guard,
+                  (data.text.empty() ? "the assertion '" +
+                                           plan.exprs.text(data.expr) +
+                                           "' does not hold"
+                                     : data.text) +
+                      symbolValues(data.expr));
+    return;
+  }
+}
+
+void Activation::execute() {
+  const StepPlan *at = plan.steps.data();
+  const StepPlan *end = at + plan.steps.size();
+  try {
+    if (!profile) [[likely]] {
+      for (; at != end; ++at)
+        run(*at);
+      return;
+    }
+    std::vector<Profile::Entry> &entries =
+        profile->steps[size_t(&function - impl.plan.functions.data())];
+    for (; at != end; ++at) {
+      auto start = std::chrono::steady_clock::now();
+      run(*at);
+      auto &entry = entries[size_t(at - plan.steps.data())];
+      entry.nanoseconds +=
+          std::chrono::duration_cast<std::chrono::nanoseconds>(
+              std::chrono::steady_clock::now() - start)
+              .count();
+      ++entry.count;
+    }
+  } catch (Error &error) {
+    // The innermost step with a source line is the user's place. A call's
+    // message, made by the shim, has it already.
+    const Step &step = *at->step;
+    if (!error.location.empty() || step.location.empty())
+      throw;
+    if (error.op.empty())
+      error.op = step.op;
+    if (step.kind == Step::Kind::Call) {
+      error.location = step.location;
+      throw;
+    }
+    Error located(error.kind,
+                  std::string(error.what()) + " (" + step.location + ")");
+    located.op = error.op;
+    located.location = step.location;
+    located.cause = error.cause;
+    throw located;
+  }
+}
+
+void prepareProfile(Profile *profile, const plan::Plan &plan) {
+  if (!profile || !profile->steps.empty())
+    return;
+  for (const plan::Function &function : plan.functions)
+    profile->steps.emplace_back(function.steps.size());
+}
+
+/// Keeps the caller's references, however the call ends.
+class StolenInputs {
+public:
+  StolenInputs(Value *values, size_t count, bool active)
+      : values(values), count(active ? count : 0) {}
+  ~StolenInputs() {
+    for (size_t i = 0; i < count; ++i)
+      release(values[i]);
+  }
+
+private:
+  Value *values;
+  size_t count;
+};
+
+} // namespace
+
+void Program::run(Value *inputs, size_t inputCount, Value *outputs,
+                  size_t outputCount, uint32_t flags, Profile *profile) const {
+  const Impl &program = *impl;
+  bool steal = flags & StealInputs;
+  StolenInputs stolen(inputs, inputCount, steal);
+  auto start = std::chrono::steady_clock::time_point();
+  if (profile) {
+    prepareProfile(profile, program.plan);
+    start = std::chrono::steady_clock::now();
+  }
+  if (inputCount != program.userInputs.size())
+    throw Error(ErrorKind::Guard, "the program takes " +
+                                      std::to_string(program.userInputs.size()) +
+                                      " inputs, got " +
+                                      std::to_string(inputCount));
+  if (outputCount != program.userOutputs.size())
+    throw Error(ErrorKind::Guard,
+                "the program has " + std::to_string(program.userOutputs.size()) +
+                    " outputs, not " + std::to_string(outputCount));
+
+  const FunctionPlan &entry = program.functions[0];
+  size_t count = entry.inputs.size();
+  bool direct = program.weights.empty() && program.copyBacks.empty();
+  Scratch<Value, 32> gathered(direct ? 0 : count), owned(direct ? 0 : count);
+  Value *values = inputs, *toSteal = inputs;
+  OwnedValues targets; // what mutated values are copied back into
+  if (!direct) {
+    size_t user = 0;
+    for (size_t i = 0; i < count; ++i) {
+      owned[i] = Value();
+      if (entry.inputs[i].weight >= 0)
+        gathered[i] = program.weights[size_t(entry.inputs[i].weight)];
+      else {
+        gathered[i] = inputs[user];
+        if (steal)
+          owned[i] = std::exchange(inputs[user], Value());
+        ++user;
+      }
+    }
+    values = gathered.get();
+    toSteal = owned.get();
+  }
+  StolenInputs gatheredStolen(owned.get(), count, steal && !direct);
+  for (const Impl::CopyBack &copy : program.copyBacks)
+    targets.values.push_back(retain(values[copy.input]));
+
+  Activation activation(*this, program, entry, profile);
+  activation.bindInputs(values, steal, toSteal);
+  activation.execute();
+
+  OwnedValues results;
+  for (size_t index : program.userOutputs)
+    results.values.push_back(activation.output(index));
+  for (size_t i = 0; i < program.copyBacks.size(); ++i) {
+    OwnedValues value;
+    value.values.push_back(activation.output(program.copyBacks[i].output));
+    const Value &from = value.values[0], &to = targets.values[i];
+    if (from.kind != Value::Kind::Tensor || to.kind != Value::Kind::Tensor)
+      throw Error(ErrorKind::Internal,
+                  "internal error: a mutated value is not a tensor");
+    if (from.tensor != to.tensor && program.torch->copy(to.tensor, from.tensor))
+      throw Error(program.torch->lastError()->kind,
+                  program.torch->lastError()->message);
+  }
+  for (size_t i = 0; i < results.values.size(); ++i)
+    outputs[i] = results.take(i);
+  if (profile) {
+    profile->total.nanoseconds +=
+        std::chrono::duration_cast<std::chrono::nanoseconds>(
+            std::chrono::steady_clock::now() - start)
+            .count();
+    ++profile->total.count;
+  }
+}
+
+void Program::runFunction(const std::string &name, Value *inputs,
+                          size_t inputCount, Value *outputs, size_t outputCount,
+                          uint32_t flags) const {
+  bool steal = flags & StealInputs;
+  StolenInputs stolen(inputs, inputCount, steal);
+  auto it = impl->byName.find(name);
+  if (it == impl->byName.end())
+    throw Error(ErrorKind::Internal, "there is no function '" + name + "'");
+  const FunctionPlan &callee = *it->second;
+  if (inputCount != callee.inputs.size() ||
+      outputCount != callee.function->outputs.size())
+    throw Error(ErrorKind::Internal,
+                "function '" + name + "' takes " +
+                    std::to_string(callee.inputs.size()) + " inputs and has " +
+                    std::to_string(callee.function->outputs.size()) +
+                    " outputs");
+  Activation activation(*this, *impl, callee, nullptr);
+  activation.bindInputs(inputs, steal, inputs);
+  activation.execute();
+  OwnedValues results;
+  for (size_t i = 0; i < outputCount; ++i)
+    results.values.push_back(activation.output(i));
+  for (size_t i = 0; i < outputCount; ++i)
+    outputs[i] = results.take(i);
+}

@@ -1,0 +1,349 @@
+//===- Program.cpp - Making a plan ready to run -------------------------------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// `Program::create`: compiles the expressions of a plan, verifies it, loads its
+// kernels, resolves its operators and takes over its weights. All that can be
+// found wrong before the first call is found here.
+//
+//===----------------------------------------------------------------------===//
+
+#include "LoadTorch.h"
+#include "ProgramImpl.h"
+
+#include <dlfcn.h>
+
+using namespace intarsia;
+using namespace intarsia::runtime;
+
+void intarsia::runtime::release(Value &value) {
+  if (value.kind == Value::Kind::Tensor)
+    torchApi().release(value.tensor);
+  else if (value.kind == Value::Kind::Boxed)
+    torchApi().releaseBoxed(value.boxed);
+  value = Value();
+}
+
+Value intarsia::runtime::retain(const Value &value) {
+  if (value.kind == Value::Kind::Tensor)
+    torchApi().retain(value.tensor);
+  else if (value.kind == Value::Kind::Boxed)
+    return Value::of(torchApi().copyBoxed(value.boxed));
+  return value;
+}
+
+Program::Impl::~Impl() {
+  for (PreparedCall *call : calls)
+    torch->destroyCall(call);
+  for (Value &weight : weights)
+    release(weight);
+  if (kernels)
+    dlclose(kernels);
+}
+
+Program::Program() : impl(std::make_unique<Impl>()) {}
+Program::~Program() = default;
+
+namespace {
+
+[[noreturn]] void fail(const TorchApi &torch) {
+  const ShimError &error = *torch.lastError();
+  Error failure(error.kind, error.message);
+  failure.cause = error.cause;
+  throw failure;
+}
+
+/// Resolves one function of the plan.
+class FunctionBuilder {
+public:
+  FunctionBuilder(Program::Impl &impl, FunctionPlan &out)
+      : impl(impl), torch(*impl.torch), out(out), function(*out.function) {}
+
+  /// Everything that verification needs.
+  void buildInputs() {
+    out.exprs = ExprTable(function);
+    std::vector<bool> bound(function.symbols.size(), false);
+    bool isEntry = &function == &impl.plan.functions[0];
+    for (size_t i = 0; i < function.inputs.size(); ++i) {
+      const plan::Input &input = function.inputs[i];
+      InputPlan plan;
+      plan.input = &input;
+      if (input.spec) {
+        plan.spec = spec(*input.spec);
+        for (size_t d = 0; d < plan.spec->sizes.size(); ++d)
+          bindExtent(plan.spec->sizes[d], {-1, i, int32_t(d), false}, bound);
+      }
+      if (input.symbol >= 0) {
+        if (size_t(input.symbol) >= bound.size())
+          malformed("input '" + input.name + "' binds no symbol");
+        if (bound[size_t(input.symbol)])
+          plan.rebinds = true;
+        else
+          out.binders.push_back({input.symbol, i, -1, false});
+        bound[size_t(input.symbol)] = true;
+      }
+      if (isEntry && !input.weight.empty()) {
+        for (size_t w = 0; w < impl.plan.weights.size(); ++w)
+          if (impl.plan.weights[w].name == input.weight)
+            plan.weight = int64_t(w);
+        if (plan.weight < 0)
+          malformed("there is no weight '" + input.weight + "'");
+      }
+      out.inputs.push_back(std::move(plan));
+    }
+    // Sizes bind before strides: the usual stride is an expression over sizes.
+    for (size_t i = 0; i < out.inputs.size(); ++i)
+      if (out.inputs[i].spec)
+        for (size_t d = 0; d < out.inputs[i].spec->strides.size(); ++d)
+          bindExtent(out.inputs[i].spec->strides[d], {-1, i, int32_t(d), true},
+                     bound);
+  }
+
+  /// After verification.
+  void buildSteps() {
+    for (const plan::Step &step : function.steps) {
+      StepPlan plan;
+      plan.step = &step;
+      switch (step.kind) {
+      case plan::Step::Kind::Call:
+        plan.call = prepare(step);
+        break;
+      case plan::Step::Kind::Launch:
+        plan.kernel = kernel(impl.plan.kernels[size_t(step.kernel)]);
+        break;
+      case plan::Step::Kind::SetGrad:
+        out.setsGrad = true;
+        break;
+      case plan::Step::Kind::Python:
+        if (!impl.options.python)
+          throw Error(ErrorKind::Load,
+                      stepName(impl.plan, step) +
+                          " needs Python, which this process does not run" +
+                          (step.location.empty() ? ""
+                                                 : " (" + step.location + ")"));
+        break;
+      default:
+        break;
+      }
+      if (step.spec)
+        plan.spec = spec(*step.spec);
+      for (const std::string &name : step.functions)
+        plan.functions.push_back(impl.byName.at(name));
+      if (step.kind != plan::Step::Kind::Call)
+        for (const plan::Result &result : step.results)
+          collect(result, plan.results);
+      out.steps.push_back(std::move(plan));
+    }
+  }
+
+private:
+  [[noreturn]] void malformed(const std::string &what) const {
+    throw Error(ErrorKind::Internal, "malformed plan: function '" +
+                                         function.name + "': " + what);
+  }
+
+  Extent extent(plan::ExprId id) const {
+    if (id < 0 || size_t(id) >= out.exprs.size())
+      malformed("there is no expression " + std::to_string(id));
+    Extent extent;
+    if (out.exprs.isConstant(id))
+      extent.constant = out.exprs.integer(id, nullptr);
+    else
+      extent.expr = id;
+    return extent;
+  }
+
+  SpecPlan spec(const plan::TensorSpec &spec) const {
+    SpecPlan plan;
+    plan.dtype = int16_t(spec.dtype);
+    if (torch.parseDevice(spec.device.c_str(), &plan.deviceType,
+                          &plan.deviceIndex))
+      fail(torch);
+    for (plan::ExprId id : spec.sizes)
+      plan.sizes.push_back(extent(id));
+    for (plan::ExprId id : spec.strides)
+      plan.strides.push_back(extent(id));
+    return plan;
+  }
+
+  void bindExtent(Extent &extent, Binder binder, std::vector<bool> &bound) {
+    if (extent.expr < 0)
+      return;
+    int32_t symbol = out.exprs.bareSymbol(extent.expr);
+    if (symbol < 0 || bound[size_t(symbol)])
+      return;
+    bound[size_t(symbol)] = true;
+    extent.binds = symbol;
+    binder.symbol = symbol;
+    out.binders.push_back(binder);
+  }
+
+  void collect(const plan::Result &result, std::vector<StepPlan::Leaf> &leaves) {
+    if (result.kind == plan::Result::Kind::List) {
+      for (const plan::Result &member : result.list)
+        collect(member, leaves);
+      return;
+    }
+    StepPlan::Leaf leaf{&result, std::nullopt};
+    if (result.spec)
+      leaf.spec = spec(*result.spec);
+    leaves.push_back(std::move(leaf));
+  }
+
+  PreparedCall *prepare(const plan::Step &step) {
+    CallSite site{};
+    site.step = &step;
+    for (const plan::Operator &op : impl.plan.operators)
+      if (op.name == step.op)
+        site.record = &op;
+    site.exprs = &out.exprs;
+    site.symbols = &function.symbols;
+    site.strict = impl.plan.strict;
+    if (impl.options.boxObject) {
+      site.boxContext = &impl.options.boxObject;
+      site.boxObject = [](void *context, int64_t index, const void *type,
+                          std::string *error) {
+        using Box = decltype(Program::Options::boxObject);
+        return (*static_cast<Box *>(context))(index, type, error);
+      };
+    }
+    PreparedCall *call = nullptr;
+    if (torch.prepareCall(&site, &call)) {
+      Error failure(torch.lastError()->kind, torch.lastError()->message);
+      failure.cause = torch.lastError()->cause;
+      failure.op = step.op;
+      failure.location = step.location;
+      throw failure;
+    }
+    impl.calls.push_back(call);
+    return call;
+  }
+
+  IntarsiaKernel kernel(const plan::Kernel &kernel) {
+    if (kernel.target != "cpu")
+      throw Error(ErrorKind::Load, "kernel " + kernel.symbol + " is for target '" +
+                                       kernel.target +
+                                       "', which this runtime cannot launch");
+    if (impl.options.kernel) {
+      if (void *address = impl.options.kernel(kernel.symbol))
+        return reinterpret_cast<IntarsiaKernel>(address);
+      throw Error(ErrorKind::Load, "there is no code of kernel " +
+                                       kernel.symbol +
+                                       ": it belongs to another plan");
+    }
+    if (!impl.kernels) {
+      const std::string &path = impl.options.kernelLibrary;
+      if (path.empty())
+        throw Error(ErrorKind::Load,
+                    "the plan has compiled kernels, but no kernel library was "
+                    "given");
+      impl.kernels = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (!impl.kernels) {
+        const char *reason = dlerror();
+        throw Error(ErrorKind::Load, "the compiled kernels cannot be loaded: " +
+                                         std::string(reason ? reason : path));
+      }
+    }
+    void *address = dlsym(impl.kernels, kernel.symbol.c_str());
+    if (!address)
+      throw Error(ErrorKind::Load, "the kernel library " +
+                                       impl.options.kernelLibrary +
+                                       " does not define " + kernel.symbol +
+                                       ": it belongs to another plan");
+    return reinterpret_cast<IntarsiaKernel>(address);
+  }
+
+  Program::Impl &impl;
+  const TorchApi &torch;
+  FunctionPlan &out;
+  const plan::Function &function;
+};
+
+bool usesCuda(const plan::Plan &plan) {
+  auto isCuda = [](const std::optional<plan::TensorSpec> &spec) {
+    return spec && spec->device.rfind("cuda", 0) == 0;
+  };
+  for (const plan::Function &function : plan.functions) {
+    for (const plan::Input &input : function.inputs)
+      if (isCuda(input.spec))
+        return true;
+    for (const plan::Step &step : function.steps) {
+      if (isCuda(step.spec))
+        return true;
+      for (const plan::Result &result : step.results)
+        if (isCuda(result.spec))
+          return true;
+    }
+  }
+  return false;
+}
+
+} // namespace
+
+std::unique_ptr<Program> Program::create(plan::Plan plan, Options options) {
+  std::unique_ptr<Program> program(new Program());
+  Impl &impl = *program->impl;
+  impl.plan = std::move(plan);
+  impl.options = std::move(options);
+  impl.torch = &torchApi();
+  if (impl.plan.functions.empty())
+    throw Error(ErrorKind::Internal, "malformed plan: there is no function");
+  if (usesCuda(impl.plan))
+    loadTorchCuda();
+
+  for (const plan::Function &function : impl.plan.functions) {
+    FunctionPlan &out = impl.functions.emplace_back();
+    out.function = &function;
+    if (!impl.byName.emplace(function.name, &out).second)
+      throw Error(ErrorKind::Internal, "malformed plan: two functions '" +
+                                           function.name + "'");
+    FunctionBuilder(impl, out).buildInputs();
+  }
+  verify(impl.plan, impl.functions);
+  for (FunctionPlan &function : impl.functions)
+    FunctionBuilder(impl, function).buildSteps();
+
+  for (size_t i = 0; i < impl.plan.weights.size(); ++i) {
+    if (!impl.options.weight)
+      throw Error(ErrorKind::Load, "the plan has weights, but none were given");
+    impl.weights.push_back(impl.options.weight(i));
+  }
+
+  const FunctionPlan &entry = impl.functions[0];
+  for (size_t i = 0; i < entry.inputs.size(); ++i)
+    if (entry.inputs[i].weight < 0)
+      impl.userInputs.push_back(i);
+  for (size_t i = 0; i < entry.function->outputs.size(); ++i) {
+    using Kind = plan::OutputInfo::Kind;
+    if (impl.plan.outputs.empty() || impl.plan.outputs[i].kind == Kind::User) {
+      impl.userOutputs.push_back(i);
+      continue;
+    }
+    const plan::OutputInfo &info = impl.plan.outputs[i];
+    bool found = false;
+    for (size_t input = 0; input < entry.inputs.size() && !found; ++input) {
+      const plan::Input &candidate = *entry.inputs[input].input;
+      found = info.kind == Kind::BufferMutation ? candidate.weight == info.target
+                                                : candidate.name == info.target;
+      if (found)
+        impl.copyBacks.push_back({i, input});
+    }
+    if (!found)
+      throw Error(ErrorKind::Internal,
+                  "malformed plan: output " + std::to_string(i) +
+                      " is the new value of '" + info.target +
+                      "', which is not an input");
+  }
+  return program;
+}
+
+const plan::Plan &Program::plan() const { return impl->plan; }
+size_t Program::inputCount() const { return impl->userInputs.size(); }
+size_t Program::outputCount() const { return impl->userOutputs.size(); }
+const plan::Input &Program::input(size_t index) const {
+  return *impl->functions[0].inputs[impl->userInputs[index]].input;
+}
+Value Program::weight(size_t index) const { return impl->weights[index]; }

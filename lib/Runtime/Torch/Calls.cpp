@@ -1,0 +1,1034 @@
+//===- Calls.cpp - Calling a registered operator ------------------------------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// An opaque call: its operator is resolved and its constants are boxed once
+// (`prepareCall`); at run time (`runCall`) the arguments go on a boxed stack, the
+// dispatcher runs the kernel, and what comes back is held against what the fake
+// implementation promised.
+//
+// The call is a redispatch with the autograd and autocast keys masked out of the
+// computed key set, not a thread-local exclusion: kernels that use autograd
+// inside keep working. When something wants to see every call (a dispatch mode,
+// a functorch layer, a tensor subclass), it is an ordinary dispatcher call.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Shim.h"
+#include "lib/Runtime/ExprTable.h"
+
+#include <ATen/ScalarOps.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
+#include <c10/core/Layout.h>
+#include <c10/core/MemoryFormat.h>
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
+
+#include <atomic>
+#include <optional>
+#include <sstream>
+
+using namespace intarsia::runtime;
+using namespace intarsia::runtime::shim;
+using intarsia::DType;
+namespace plan = intarsia::plan;
+
+namespace {
+
+/// With one of these the whole dispatcher has to see the call.
+const c10::DispatchKeySet &interceptingKeys() {
+  using c10::DispatchKey;
+  static const c10::DispatchKeySet keys(
+      {DispatchKey::Python, DispatchKey::PythonDispatcher,
+       DispatchKey::PreDispatch, DispatchKey::Functionalize,
+       DispatchKey::FuncTorchDynamicLayerFrontMode,
+       DispatchKey::FuncTorchDynamicLayerBackMode,
+       DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchBatchedDecomposition,
+       DispatchKey::FuncTorchVmapMode, DispatchKey::FuncTorchGradWrapper,
+       DispatchKey::BatchedNestedTensor, DispatchKey::Tracer,
+       DispatchKey::DeferredInit});
+  return keys;
+}
+
+/// What an argument's schema type makes of a number.
+enum class Target : uint8_t { Natural, Int, Float, Bool, Tensor };
+
+struct ArgPlan {
+  enum class Form : uint8_t { Constant, Slot, Expr, View, List };
+  Form form = Form::Constant;
+  Target target = Target::Natural;
+  plan::Slot slot = -1;
+  plan::ExprId expr = -1;
+  c10::IValue constant;
+  std::vector<ArgPlan> list;
+  c10::TypePtr elementType;    // List
+  const plan::Arg *view = nullptr;
+};
+
+/// One size or stride of a spec: a constant unless `expr` is set.
+struct Extent {
+  int64_t constant = 0;
+  plan::ExprId expr = -1;
+};
+
+struct SpecPlan {
+  caffe2::TypeMeta dtype;
+  c10::Device device = c10::kCPU;
+  std::vector<Extent> sizes, strides;
+};
+
+struct ResultPlan {
+  plan::Result::Kind kind = plan::Result::Kind::Ignore;
+  plan::Slot slot = -1;
+  std::optional<SpecPlan> spec;
+  std::vector<ResultPlan> list;
+  const plan::Result *data = nullptr; // what it binds
+  bool binds = false;
+  bool declaredAlias = false;
+};
+
+/// A boxed stack from the thread's pool: calls nest (a kernel may run a compiled
+/// program), so one vector a thread is not enough.
+class StackLease {
+public:
+  StackLease() {
+    std::vector<torch::jit::Stack> &stacks = pool();
+    if (!stacks.empty()) {
+      stack = std::move(stacks.back());
+      stacks.pop_back();
+    } else {
+      stack.reserve(32);
+    }
+  }
+  ~StackLease() {
+    stack.clear();
+    pool().push_back(std::move(stack));
+  }
+  torch::jit::Stack stack;
+
+private:
+  static std::vector<torch::jit::Stack> &pool() {
+    thread_local std::vector<torch::jit::Stack> stacks;
+    return stacks;
+  }
+};
+
+/// Where a value stands among the results; made into text only for messages.
+struct Place {
+  size_t index;
+  const Place *parent = nullptr;
+  std::string text() const {
+    return parent ? parent->text() + "[" + std::to_string(index) + "]"
+                  : "output " + std::to_string(index);
+  }
+};
+
+template <typename Range> std::string listText(const Range &values) {
+  std::string text = "[";
+  bool first = true;
+  for (int64_t value : values) {
+    text += (first ? "" : ", ") + std::to_string(value);
+    first = false;
+  }
+  return text + "]";
+}
+
+std::string dtypeText(caffe2::TypeMeta dtype) {
+  return std::string(c10::getDtypeNames(dtype.toScalarType()).first);
+}
+
+} // namespace
+
+namespace intarsia::runtime {
+
+struct PreparedCall {
+  PreparedCall(c10::OperatorHandle op, const CallSite &site)
+      : step(*site.step), op(std::move(op)), exprs(*site.exprs),
+        symbols(*site.symbols), strict(site.strict), name(site.step->op) {
+    if (site.record)
+      fakeLocation = site.record->fakeLocation;
+    isAten = name.rfind("aten::", 0) == 0 || name.rfind("prims::", 0) == 0;
+  }
+
+  void build(const CallSite &site);
+  void run(Frame &frame, torch::jit::Stack &stack);
+  void receiveAll(Frame &frame, torch::jit::Stack &stack);
+
+  const plan::Step &step;
+
+  std::string at() const {
+    return step.location.empty() ? "" : " (" + step.location + ")";
+  }
+
+private:
+  [[noreturn]] void broken(const std::string &what) const {
+    std::string remedy;
+    if (isAten)
+      remedy = "PyTorch's own implementations of this operator disagree; please "
+               "report it to PyTorch.";
+    else
+      remedy =
+          "Fix the function registered with register_fake" +
+          (fakeLocation.empty() ? std::string() : " (" + fakeLocation + ")") +
+          ", or the kernel: they must agree for all inputs.";
+    throw Error(ErrorKind::Contract, name + ": " + what + at() + ". " + remedy);
+  }
+  [[noreturn]] void misfit(const c10::Argument &argument,
+                           const std::string &what) const {
+    throw Error(ErrorKind::Load,
+                name + ": argument '" + argument.name() + "' of type " +
+                    argument.type()->str() + " cannot take " + what + at());
+  }
+
+  ArgPlan compile(const plan::Arg &arg, const c10::TypePtr &type,
+                  const c10::Argument &argument, const CallSite &site);
+  c10::IValue boxConstant(const plan::Arg &arg, const c10::TypePtr &type,
+                          const c10::Argument &argument, const CallSite &site);
+  ResultPlan compile(const plan::Result &result);
+  void collectInputs(const ArgPlan &arg);
+
+  c10::IValue boxNumber(const Value &value, Target target) const;
+  c10::IValue boxArgument(const ArgPlan &arg, const Frame &frame) const;
+  at::Tensor viewOf(const plan::Arg &view, const Frame &frame) const;
+
+  int64_t extent(const Extent &extent, const Frame &frame) const {
+    return extent.expr < 0 ? extent.constant
+                           : exprs.integer(extent.expr, frame.symbols);
+  }
+  std::vector<int64_t> extents(const std::vector<Extent> &list,
+                               const Frame &frame) const {
+    std::vector<int64_t> values;
+    for (const Extent &e : list)
+      values.push_back(extent(e, frame));
+    return values;
+  }
+  void receive(const ResultPlan &result, c10::IValue &&value, Frame &frame,
+               const Place &place);
+  void bindSymbols(const ResultPlan &result, const c10::IValue &value,
+                   Frame &frame, const Place &place);
+  void receiveTensor(const ResultPlan &result, at::Tensor tensor, Frame &frame,
+                     const Place &place);
+  void receiveNumber(const ResultPlan &result, const c10::IValue &value,
+                     Frame &frame, const Place &place);
+  bool fits(const SpecPlan &spec, c10::TensorImpl *tensor,
+            const Frame &frame) const;
+  at::Tensor mend(const SpecPlan &spec, at::Tensor tensor, const Frame &frame,
+                  const Place &place);
+  void bind(int32_t symbol, int64_t bits, Frame &frame, const Place &place,
+            const char *what = nullptr, int32_t dim = 0);
+  void checkAliases(const Frame &frame) const;
+  void checkAlias(const ResultPlan &result, const Place &place,
+                  const Frame &frame,
+                  std::vector<std::pair<const void *, std::string>> &seen) const;
+
+  c10::OperatorHandle op;
+  const ExprTable &exprs;
+  const std::vector<plan::Symbol> &symbols;
+  bool strict, isAten = false, anyBinds = false;
+  std::string name, fakeLocation;
+  std::vector<ArgPlan> args;
+  std::vector<ResultPlan> results;
+  struct InputSlot {
+    plan::Slot slot;
+    std::string name;
+  };
+  std::vector<InputSlot> inputs; // tensors among the arguments, for aliases
+  std::string currentArgument;
+  std::atomic<bool> warned{false};
+};
+
+//===----------------------------------------------------------------------===//
+// Preparing
+//===----------------------------------------------------------------------===//
+
+static Target targetOf(const c10::TypePtr &type) {
+  switch (type->kind()) {
+  case c10::TypeKind::IntType:
+  case c10::TypeKind::SymIntType:
+  case c10::TypeKind::ScalarTypeType:
+  case c10::TypeKind::LayoutType:
+  case c10::TypeKind::MemoryFormatType:
+    return Target::Int;
+  case c10::TypeKind::FloatType:
+  case c10::TypeKind::SymFloatType:
+    return Target::Float;
+  case c10::TypeKind::BoolType:
+  case c10::TypeKind::SymBoolType:
+    return Target::Bool;
+  case c10::TypeKind::TensorType:
+    return Target::Tensor;
+  default:
+    return Target::Natural;
+  }
+}
+
+/// A number where a tensor is wanted, as Python's argument parser makes it: it
+/// does not take part in dtype promotion as a tensor would.
+static c10::IValue wrappedNumber(const at::Scalar &scalar) {
+  at::Tensor tensor = c10::scalar_to_tensor(scalar);
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
+
+static std::optional<c10::Layout> layoutFromName(std::string text) {
+  if (text.rfind("torch.", 0) == 0)
+    text.erase(0, 6);
+  if (text == "strided")
+    return c10::Layout::Strided;
+  if (text == "sparse_coo")
+    return c10::Layout::Sparse;
+  if (text == "sparse_csr")
+    return c10::Layout::SparseCsr;
+  if (text == "sparse_csc")
+    return c10::Layout::SparseCsc;
+  if (text == "sparse_bsr")
+    return c10::Layout::SparseBsr;
+  if (text == "sparse_bsc")
+    return c10::Layout::SparseBsc;
+  if (text == "_mkldnn")
+    return c10::Layout::Mkldnn;
+  if (text == "jagged")
+    return c10::Layout::Jagged;
+  return std::nullopt;
+}
+
+static std::optional<c10::MemoryFormat> memoryFormatFromName(std::string text) {
+  if (text.rfind("torch.", 0) == 0)
+    text.erase(0, 6);
+  if (text == "contiguous_format")
+    return c10::MemoryFormat::Contiguous;
+  if (text == "preserve_format")
+    return c10::MemoryFormat::Preserve;
+  if (text == "channels_last")
+    return c10::MemoryFormat::ChannelsLast;
+  if (text == "channels_last_3d")
+    return c10::MemoryFormat::ChannelsLast3d;
+  return std::nullopt;
+}
+
+c10::IValue PreparedCall::boxConstant(const plan::Arg &arg,
+                                      const c10::TypePtr &type,
+                                      const c10::Argument &argument,
+                                      const CallSite &site) {
+  Target target = targetOf(type);
+  bool any = type->kind() == c10::TypeKind::AnyType;
+  bool number = type->kind() == c10::TypeKind::NumberType || any;
+  switch (arg.kind) {
+  case plan::Arg::Kind::Int:
+    if (target == Target::Int || number)
+      return arg.integer;
+    if (target == Target::Float)
+      return double(arg.integer);
+    if (target == Target::Bool && (arg.integer == 0 || arg.integer == 1))
+      return arg.integer == 1;
+    if (target == Target::Tensor)
+      return wrappedNumber(arg.integer);
+    if (type->kind() == c10::TypeKind::ComplexType)
+      return c10::complex<double>(double(arg.integer), 0);
+    misfit(argument, "the integer " + std::to_string(arg.integer));
+  case plan::Arg::Kind::Float:
+    if (target == Target::Float || number)
+      return arg.real;
+    if (target == Target::Tensor)
+      return wrappedNumber(arg.real);
+    if (type->kind() == c10::TypeKind::ComplexType)
+      return c10::complex<double>(arg.real, 0);
+    misfit(argument, "the float " + std::to_string(arg.real));
+  case plan::Arg::Kind::Bool:
+    if (target == Target::Bool || number)
+      return arg.boolean;
+    if (target == Target::Int) // as in Python, where bool is an int
+      return int64_t(arg.boolean);
+    if (target == Target::Float)
+      return double(arg.boolean);
+    if (target == Target::Tensor)
+      return wrappedNumber(arg.boolean);
+    misfit(argument, "a bool");
+  case plan::Arg::Kind::Complex: {
+    c10::complex<double> value(arg.real, arg.imaginary);
+    if (number || type->kind() == c10::TypeKind::ComplexType)
+      return value;
+    if (target == Target::Tensor)
+      return wrappedNumber(value);
+    misfit(argument, "a complex number");
+  }
+  case plan::Arg::Kind::String:
+    if (type->kind() == c10::TypeKind::StringType || any)
+      return arg.text;
+    if (type->kind() == c10::TypeKind::DeviceObjType)
+      return c10::Device(arg.text);
+    misfit(argument, "the string '" + arg.text + "'");
+  case plan::Arg::Kind::DType:
+    if (target == Target::Int || any)
+      return int64_t(arg.dtype);
+    misfit(argument, "a dtype");
+  case plan::Arg::Kind::Device:
+    if (type->kind() == c10::TypeKind::DeviceObjType || any)
+      return c10::Device(arg.text);
+    misfit(argument, "a device");
+  case plan::Arg::Kind::Layout:
+    if (auto layout = layoutFromName(arg.text))
+      if (target == Target::Int || any)
+        return int64_t(*layout);
+    misfit(argument, "the layout '" + arg.text + "'");
+  case plan::Arg::Kind::MemoryFormat:
+    if (auto format = memoryFormatFromName(arg.text))
+      if (target == Target::Int || any)
+        return int64_t(*format);
+    misfit(argument, "the memory format '" + arg.text + "'");
+  case plan::Arg::Kind::Object: {
+    std::string error = "this process has no side table of objects (an "
+                        "artifact cannot hold one)";
+    Boxed *boxed = site.boxObject ? site.boxObject(site.boxContext, arg.integer,
+                                                   &type, &error)
+                                  : nullptr;
+    if (!boxed)
+      misfit(argument, "object " + std::to_string(arg.integer) + ": " + error);
+    c10::IValue value = *unwrap(boxed);
+    delete unwrap(boxed);
+    return value;
+  }
+  default:
+    misfit(argument, "an argument of this kind");
+  }
+}
+
+ArgPlan PreparedCall::compile(const plan::Arg &arg, const c10::TypePtr &type,
+                              const c10::Argument &argument,
+                              const CallSite &site) {
+  using Kind = plan::Arg::Kind;
+  ArgPlan out;
+  if (auto optional = type->cast<c10::OptionalType>()) {
+    if (arg.kind == Kind::None)
+      return out;
+    return compile(arg, optional->getElementType(), argument, site);
+  }
+  out.target = targetOf(type);
+  switch (arg.kind) {
+  case Kind::None:
+    if (type->kind() == c10::TypeKind::NoneType ||
+        type->kind() == c10::TypeKind::AnyType ||
+        type->kind() == c10::TypeKind::TensorType) // an undefined tensor
+      return out;
+    misfit(argument, "None");
+  case Kind::Slot:
+    out.form = ArgPlan::Form::Slot;
+    out.slot = arg.slot;
+    return out;
+  case Kind::Expr:
+    if (out.target == Target::Int &&
+        exprs.type(arg.expr) == ExprTable::Type::Float)
+      misfit(argument, "the float expression '" + exprs.text(arg.expr) + "'");
+    // A single number for int[2] means that number twice.
+    if (auto list = type->cast<c10::ListType>()) {
+      plan::Arg many;
+      many.kind = Kind::List;
+      many.list.assign(size_t(argument.N().value_or(1)), arg);
+      return compile(many, type, argument, site);
+    }
+    out.form = ArgPlan::Form::Expr;
+    out.expr = arg.expr;
+    return out;
+  case Kind::View:
+    out.form = ArgPlan::Form::View;
+    out.slot = arg.slot;
+    out.view = &arg;
+    return out;
+  case Kind::List: {
+    c10::TypePtr elementType;
+    if (auto list = type->cast<c10::ListType>())
+      elementType = list->getElementType();
+    else if (type->kind() == c10::TypeKind::AnyType)
+      elementType = c10::AnyType::get();
+    else
+      misfit(argument, "a list");
+    out.form = ArgPlan::Form::List;
+    out.elementType = elementType;
+    bool constant = true;
+    for (const plan::Arg &member : arg.list) {
+      out.list.push_back(compile(member, elementType, argument, site));
+      constant &= out.list.back().form == ArgPlan::Form::Constant;
+    }
+    if (constant) {
+      c10::impl::GenericList values(elementType);
+      values.reserve(out.list.size());
+      for (const ArgPlan &member : out.list)
+        values.push_back(member.constant);
+      out = ArgPlan();
+      out.constant = c10::IValue(std::move(values));
+    }
+    return out;
+  }
+  case Kind::Function:
+    misfit(argument, "a function");
+  default:
+    if (auto list = type->cast<c10::ListType>();
+        list && arg.kind != Kind::Object) {
+      plan::Arg many;
+      many.kind = Kind::List;
+      many.list.assign(size_t(argument.N().value_or(1)), arg);
+      return compile(many, type, argument, site);
+    }
+    out.constant = boxConstant(arg, type, argument, site);
+    return out;
+  }
+}
+
+ResultPlan PreparedCall::compile(const plan::Result &result) {
+  ResultPlan out;
+  out.kind = result.kind;
+  out.slot = result.slot;
+  out.data = &result;
+  out.binds = result.bindsSymbol >= 0 || !result.bindsSize.empty() ||
+              !result.bindsStride.empty();
+  if (result.spec) {
+    SpecPlan spec;
+    spec.dtype = c10::scalarTypeToTypeMeta(
+        static_cast<c10::ScalarType>(result.spec->dtype));
+    spec.device = c10::Device(result.spec->device);
+    auto extent = [&](plan::ExprId id) {
+      Extent e;
+      if (exprs.isConstant(id))
+        e.constant = exprs.integer(id, nullptr);
+      else
+        e.expr = id;
+      return e;
+    };
+    for (plan::ExprId id : result.spec->sizes)
+      spec.sizes.push_back(extent(id));
+    for (plan::ExprId id : result.spec->strides)
+      spec.strides.push_back(extent(id));
+    out.spec = std::move(spec);
+  }
+  for (const plan::Result &member : result.list) {
+    out.list.push_back(compile(member));
+    out.binds |= out.list.back().binds;
+  }
+  anyBinds |= out.binds;
+  return out;
+}
+
+void PreparedCall::collectInputs(const ArgPlan &arg) {
+  if (arg.form == ArgPlan::Form::Slot || arg.form == ArgPlan::Form::View)
+    inputs.push_back({arg.slot, currentArgument});
+  for (const ArgPlan &member : arg.list)
+    collectInputs(member);
+}
+
+void PreparedCall::build(const CallSite &site) {
+  const c10::FunctionSchema &schema = op.schema();
+  if (site.record && !site.record->schema.empty()) {
+    std::ostringstream current;
+    current << schema;
+    if (current.str() != site.record->schema) {
+      bool compatible = false;
+      try {
+        compatible = schema.isBackwardCompatibleWith(
+            torch::jit::parseSchema(site.record->schema));
+      } catch (const std::exception &) {
+        // A schema that this version cannot read is not the same.
+      }
+      if (!compatible)
+        throw Error(ErrorKind::Load,
+                    name + ": the registered schema is not the one that the "
+                           "program was compiled for.\n  compiled for: " +
+                        site.record->schema +
+                        "\n  registered:   " + current.str() +
+                        "\nCompile the program again, or load the operator "
+                        "library that it was compiled with.");
+    }
+  }
+  const auto &arguments = schema.arguments();
+  if (step.args.size() > arguments.size())
+    throw Error(ErrorKind::Load,
+                name + ": the call has " + std::to_string(step.args.size()) +
+                    " arguments, the schema " +
+                    std::to_string(arguments.size()) + at());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (i < step.args.size()) {
+      currentArgument = arguments[i].name();
+      args.push_back(
+          compile(step.args[i], arguments[i].type(), arguments[i], site));
+      if (step.checkAlias)
+        collectInputs(args.back());
+      continue;
+    }
+    if (!arguments[i].default_value())
+      throw Error(ErrorKind::Load, name + ": argument '" + arguments[i].name() +
+                                       "' is missing in the plan" + at());
+    ArgPlan constant;
+    constant.constant = *arguments[i].default_value();
+    args.push_back(std::move(constant));
+  }
+  if (step.results.size() > schema.returns().size())
+    throw Error(ErrorKind::Load,
+                name + ": the plan expects " +
+                    std::to_string(step.results.size()) +
+                    " results, the schema has " +
+                    std::to_string(schema.returns().size()) + at());
+  for (size_t i = 0; i < step.results.size(); ++i) {
+    results.push_back(compile(step.results[i]));
+    results.back().declaredAlias =
+        schema.returns()[i].alias_info() != nullptr;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Arguments
+//===----------------------------------------------------------------------===//
+
+c10::IValue PreparedCall::boxNumber(const Value &value, Target target) const {
+  switch (value.kind) {
+  case Value::Kind::Int:
+    if (target == Target::Float)
+      return double(value.integer);
+    if (target == Target::Tensor)
+      return wrappedNumber(value.integer);
+    if (target == Target::Bool)
+      return value.integer != 0;
+    return value.integer;
+  case Value::Kind::Float:
+    if (target == Target::Tensor)
+      return wrappedNumber(value.real);
+    if (target == Target::Int || target == Target::Bool)
+      throw Error(ErrorKind::Internal,
+                  name + ": a float is passed where the schema has an integer" +
+                      at());
+    return value.real;
+  case Value::Kind::Bool:
+    if (target == Target::Float)
+      return double(value.boolean);
+    if (target == Target::Tensor)
+      return wrappedNumber(value.boolean);
+    if (target == Target::Int)
+      return int64_t(value.boolean);
+    return value.boolean;
+  case Value::Kind::Boxed:
+    return *unwrap(value.boxed);
+  case Value::Kind::None:
+    return c10::IValue();
+  case Value::Kind::Tensor:
+    return c10::IValue(share(value.tensor));
+  case Value::Kind::Pointer:
+    break;
+  }
+  throw Error(ErrorKind::Internal,
+              name + ": arena memory is passed to an operator" + at());
+}
+
+at::Tensor PreparedCall::viewOf(const plan::Arg &view,
+                                const Frame &frame) const {
+  const Value &base = frame.slots[view.slot];
+  if (base.kind != Value::Kind::Tensor)
+    throw Error(ErrorKind::Internal,
+                name + ": a view of something that is not a tensor" + at());
+  c10::SmallVector<int64_t, 8> sizes, strides;
+  for (plan::ExprId id : view.sizes)
+    sizes.push_back(exprs.integer(id, frame.symbols));
+  for (plan::ExprId id : view.strides)
+    strides.push_back(exprs.integer(id, frame.symbols));
+  return makeView(unwrap(base.tensor), sizes, strides,
+                  exprs.integer(view.offset, frame.symbols));
+}
+
+c10::IValue PreparedCall::boxArgument(const ArgPlan &arg,
+                                      const Frame &frame) const {
+  switch (arg.form) {
+  case ArgPlan::Form::Constant:
+    return arg.constant;
+  case ArgPlan::Form::Slot: {
+    const Value &value = frame.slots[arg.slot];
+    if (value.kind == Value::Kind::Tensor) [[likely]]
+      return c10::IValue(share(value.tensor));
+    return boxNumber(value, arg.target);
+  }
+  case ArgPlan::Form::Expr: {
+    int64_t bits = exprs.bits(arg.expr, frame.symbols);
+    switch (exprs.type(arg.expr)) {
+    case ExprTable::Type::Int:
+      return boxNumber(Value::of(bits), arg.target);
+    case ExprTable::Type::Float:
+      return boxNumber(Value::of(std::bit_cast<double>(bits)), arg.target);
+    case ExprTable::Type::Bool:
+      return boxNumber(Value::of(bits != 0), arg.target);
+    }
+    return c10::IValue();
+  }
+  case ArgPlan::Form::View:
+    return c10::IValue(viewOf(*arg.view, frame));
+  case ArgPlan::Form::List: {
+    c10::impl::GenericList values(arg.elementType);
+    values.reserve(arg.list.size());
+    for (const ArgPlan &member : arg.list)
+      values.push_back(boxArgument(member, frame));
+    return c10::IValue(std::move(values));
+  }
+  }
+  return c10::IValue();
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+bool PreparedCall::fits(const SpecPlan &spec, c10::TensorImpl *tensor,
+                        const Frame &frame) const {
+  if (tensor->dtype() != spec.dtype)
+    return false;
+  c10::Device device = tensor->device();
+  if (device.type() != spec.device.type() ||
+      (spec.device.has_index() && !device.is_cpu() &&
+       device.index() != spec.device.index()))
+    return false;
+  c10::IntArrayRef sizes = tensor->sizes();
+  if (sizes.size() != spec.sizes.size())
+    return false;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (sizes[i] != extent(spec.sizes[i], frame))
+      return false;
+  if (!step.fixStrides)
+    return true;
+  if (tensor->layout() != c10::Layout::Strided)
+    return true; // a sparse tensor has no strides to promise
+  c10::IntArrayRef strides = tensor->strides();
+  for (size_t i = 0; i < strides.size(); ++i)
+    if (strides[i] != extent(spec.strides[i], frame) && sizes[i] > 1)
+      return tensor->numel() == 0;
+  return true;
+}
+
+/// The slow path of a result that is not exactly as promised: an error, or a
+/// copy when only the strides differ.
+at::Tensor PreparedCall::mend(const SpecPlan &spec, at::Tensor tensor,
+                              const Frame &frame, const Place &place) {
+  std::string promise = ", but its fake implementation promised ";
+  if (tensor.dtype() != spec.dtype)
+    broken(place.text() + " has dtype " + dtypeText(tensor.dtype()) + promise +
+           dtypeText(spec.dtype));
+  c10::Device device = tensor.device();
+  if (device.type() != spec.device.type() ||
+      (spec.device.has_index() && !device.is_cpu() &&
+       device.index() != spec.device.index()))
+    broken(place.text() + " is on " + device.str() + promise + spec.device.str());
+  std::vector<int64_t> sizes = extents(spec.sizes, frame);
+  if (tensor.sizes() != c10::IntArrayRef(sizes))
+    broken(place.text() + " has size " + listText(tensor.sizes()) + promise +
+           listText(sizes));
+  std::vector<int64_t> strides = extents(spec.strides, frame);
+  std::string what = place.text() + " has strides " + listText(tensor.strides()) +
+                     " (size " + listText(tensor.sizes()) + ")" + promise +
+                     listText(strides);
+  if (strict)
+    broken(what);
+  if (!isAten && !warned.exchange(true))
+    shim::warn(name + ": " + what + at() +
+         ". It is copied into the promised layout at every call. To save the "
+         "copy, return the kernel's strides from the function registered with "
+         "register_fake" +
+         (fakeLocation.empty() ? "" : " (" + fakeLocation + ")") + ".");
+  at::Tensor mended =
+      makeEmpty(spec.dtype.toScalarType(), device, sizes, strides);
+  copyElements(mended, tensor);
+  return mended;
+}
+
+void PreparedCall::bind(int32_t symbol, int64_t bits, Frame &frame,
+                        const Place &place, const char *what, int32_t dim) {
+  const plan::Symbol &info = symbols[size_t(symbol)];
+  if (!info.isFloat && ((info.min && bits < *info.min) ||
+                        (info.max && bits > *info.max))) {
+    std::string subject = place.text();
+    if (what)
+      subject += std::string(": the ") + what + " of dimension " +
+                 std::to_string(dim);
+    broken(subject + " is " + std::to_string(bits) +
+           ", but its fake implementation promised a value " +
+           (info.min && info.max
+                ? "from " + std::to_string(*info.min) + " to " +
+                      std::to_string(*info.max)
+            : info.min ? "of at least " + std::to_string(*info.min)
+                       : "of at most " + std::to_string(*info.max)));
+  }
+  frame.symbols[symbol] = bits;
+}
+
+/// Binds the unbacked symbols that a result defines, before any spec is checked:
+/// a size may be another result.
+void PreparedCall::bindSymbols(const ResultPlan &result,
+                               const c10::IValue &value, Frame &frame,
+                               const Place &place) {
+  if (!result.list.empty() && value.isList()) {
+    c10::ArrayRef<c10::IValue> members = value.toListRef();
+    for (size_t i = 0; i < members.size() && i < result.list.size(); ++i)
+      bindSymbols(result.list[i], members[i], frame, Place{i, &place});
+  }
+  const plan::Result &data = *result.data;
+  if (data.bindsSymbol >= 0) {
+    bool isFloat = symbols[size_t(data.bindsSymbol)].isFloat;
+    const char *wanted = isFloat ? "a float" : "an integer";
+    if (isFloat && value.isDouble())
+      bind(data.bindsSymbol, std::bit_cast<int64_t>(value.toDouble()), frame,
+           place);
+    else if (!isFloat && value.isInt())
+      bind(data.bindsSymbol, value.toInt(), frame, place);
+    else if (!isFloat && value.isBool())
+      bind(data.bindsSymbol, value.toBool(), frame, place);
+    else
+      broken(place.text() + " is " + value.tagKind() +
+             ", but its fake implementation promised " + wanted);
+  }
+  if (data.bindsSize.empty() && data.bindsStride.empty())
+    return;
+  if (!value.isTensor() || !value.toTensor().defined())
+    broken(place.text() + " is " + value.tagKind() +
+           ", but its fake implementation promised a tensor");
+  const at::Tensor &tensor = value.toTensor();
+  if (result.spec && size_t(tensor.dim()) != result.spec->sizes.size())
+    broken(place.text() + " has " + std::to_string(tensor.dim()) +
+           " dimensions, but its fake implementation promised " +
+           std::to_string(result.spec->sizes.size()));
+  for (auto [symbol, dim] : data.bindsSize)
+    bind(symbol, tensor.size(dim), frame, place, "size", dim);
+  for (auto [symbol, dim] : data.bindsStride)
+    bind(symbol, tensor.stride(dim), frame, place, "stride", dim);
+}
+
+void PreparedCall::receiveTensor(const ResultPlan &result, at::Tensor tensor,
+                                 Frame &frame, const Place &place) {
+  if (!tensor.defined()) {
+    if (result.spec)
+      broken(place.text() + " is None, but its fake implementation promised a tensor");
+    return; // the slot stays None
+  }
+  c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
+  if (result.spec && !fits(*result.spec, impl, frame)) [[unlikely]]
+    tensor = mend(*result.spec, std::move(tensor), frame, place);
+  if (result.slot >= 0)
+    frame.slots[result.slot] = Value::of(give(std::move(tensor)));
+}
+
+void PreparedCall::receiveNumber(const ResultPlan &result,
+                                 const c10::IValue &value, Frame &frame,
+                                 const Place &place) {
+  Value number;
+  if (value.isInt())
+    number = Value::of(value.toInt());
+  else if (value.isDouble())
+    number = Value::of(value.toDouble());
+  else if (value.isBool())
+    number = Value::of(value.toBool());
+  else if (value.isSymInt())
+    number = Value::of(value.toSymInt().guard_int(__FILE__, __LINE__));
+  else if (value.isSymFloat())
+    number = Value::of(value.toSymFloat().guard_float(__FILE__, __LINE__));
+  else if (value.isSymBool())
+    number = Value::of(value.toSymBool().guard_bool(__FILE__, __LINE__));
+  else if (!value.isTensor() && !value.isNone())
+    number = Value::of(box(value));
+  else
+    broken(place.text() + " is " + value.tagKind() +
+           ", but its fake implementation promised a number");
+  if (result.slot >= 0)
+    frame.slots[result.slot] = number;
+  else if (number.kind == Value::Kind::Boxed)
+    delete unwrap(number.boxed);
+}
+
+void PreparedCall::receive(const ResultPlan &result, c10::IValue &&value,
+                           Frame &frame, const Place &place) {
+  switch (result.kind) {
+  case plan::Result::Kind::Tied:
+    return;
+  case plan::Result::Kind::Ignore:
+    if (!result.spec && !result.binds)
+      return;
+    [[fallthrough]];
+  case plan::Result::Kind::Tensor:
+    if (value.isNone())
+      return receiveTensor(result, at::Tensor(), frame, place);
+    if (!value.isTensor())
+      broken(place.text() + " is " + value.tagKind() +
+             ", but its fake implementation promised a tensor");
+    return receiveTensor(result, std::move(value).toTensor(), frame, place);
+  case plan::Result::Kind::Number:
+    return receiveNumber(result, value, frame, place);
+  case plan::Result::Kind::None:
+    if (value.isNone() || (value.isTensor() && !value.toTensor().defined()))
+      return;
+    broken(place.text() + " is " + value.tagKind() +
+           ", but its fake implementation promised None");
+  case plan::Result::Kind::List: {
+    if (!value.isList())
+      broken(place.text() + " is " + value.tagKind() +
+             ", but its fake implementation promised a list");
+    c10::ArrayRef<c10::IValue> members = value.toListRef();
+    if (members.size() != result.list.size())
+      broken(place.text() + " has " + std::to_string(members.size()) +
+             " members, but its fake implementation promised " +
+             std::to_string(result.list.size()));
+    for (size_t i = 0; i < members.size(); ++i)
+      receive(result.list[i], c10::IValue(members[i]), frame,
+              Place{i, &place});
+    return;
+  }
+  }
+}
+
+void PreparedCall::checkAlias(
+    const ResultPlan &result, const Place &place, const Frame &frame,
+    std::vector<std::pair<const void *, std::string>> &seen) const {
+  for (size_t i = 0; i < result.list.size(); ++i)
+    checkAlias(result.list[i], Place{i, &place}, frame, seen);
+  if (result.kind != plan::Result::Kind::Tensor || result.slot < 0 ||
+      result.declaredAlias)
+    return;
+  const Value &value = frame.slots[result.slot];
+  if (value.kind != Value::Kind::Tensor)
+    return;
+  c10::TensorImpl *tensor = unwrap(value.tensor);
+  if (!tensor->has_storage() || tensor->numel() == 0)
+    return;
+  const void *storage = tensor->unsafe_storage().unsafeGetStorageImpl();
+  auto refuse = [&](const std::string &other) {
+    throw Error(ErrorKind::Contract,
+                name + ": " + place.text() + " shares memory with " + other +
+                    ", which its schema does not declare" + at() +
+                    ". Return a copy from the kernel (for example x.clone()).");
+  };
+  for (const InputSlot &input : inputs) {
+    const Value &other = frame.slots[input.slot];
+    if (other.kind == Value::Kind::Tensor &&
+        unwrap(other.tensor)->has_storage() &&
+        unwrap(other.tensor)->unsafe_storage().unsafeGetStorageImpl() ==
+            storage)
+      refuse("argument '" + input.name + "'");
+  }
+  for (const auto &[other, otherPlace] : seen)
+    if (other == storage)
+      refuse(otherPlace);
+  seen.emplace_back(storage, place.text());
+}
+
+void PreparedCall::checkAliases(const Frame &frame) const {
+  // The common case, one tensor result, without building any text.
+  if (results.size() == 1 && results[0].kind == plan::Result::Kind::Tensor &&
+      results[0].slot >= 0) {
+    const Value &value = frame.slots[results[0].slot];
+    if (value.kind != Value::Kind::Tensor)
+      return;
+    c10::TensorImpl *tensor = unwrap(value.tensor);
+    if (!tensor->has_storage())
+      return;
+    const void *storage = tensor->unsafe_storage().unsafeGetStorageImpl();
+    bool shared = false;
+    for (const InputSlot &input : inputs) {
+      const Value &other = frame.slots[input.slot];
+      shared |= other.kind == Value::Kind::Tensor &&
+                unwrap(other.tensor)->has_storage() &&
+                unwrap(other.tensor)->unsafe_storage().unsafeGetStorageImpl() ==
+                    storage;
+    }
+    if (!shared) [[likely]]
+      return;
+  }
+  std::vector<std::pair<const void *, std::string>> seen;
+  for (size_t i = 0; i < results.size(); ++i)
+    checkAlias(results[i], Place{i}, frame, seen);
+}
+
+//===----------------------------------------------------------------------===//
+// The call
+//===----------------------------------------------------------------------===//
+
+void PreparedCall::run(Frame &frame, torch::jit::Stack &stack) {
+  for (const ArgPlan &arg : args)
+    stack.push_back(boxArgument(arg, frame));
+
+  c10::DispatchKeySet keys =
+      op.dispatchKeyExtractor().getDispatchKeySetBoxed(&stack);
+  bool direct = !keys.has_any(interceptingKeys());
+  if (direct) [[likely]] {
+    keys = keys - tracedKeys();
+    // A redispatch is not reported to profilers: do it here.
+    auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
+    if (callbacks) [[unlikely]] {
+      at::RecordFunction guard(std::move(*callbacks));
+      if (guard.isActive())
+        guard.before(
+            std::reference_wrapper<const c10::FunctionSchema>(op.schema()),
+            c10::ArrayRef<const c10::IValue>(stack.data(), stack.size()));
+      op.redispatchBoxed(keys, &stack);
+      if (guard.needsOutputs())
+        guard.setOutputs(std::vector<c10::IValue>(stack.begin(), stack.end()));
+    } else {
+      op.redispatchBoxed(keys, &stack);
+    }
+    for (plan::Slot slot : step.mutates) {
+      const Value &value = frame.slots[slot];
+      if (value.kind == Value::Kind::Tensor &&
+          !unwrap(value.tensor)->is_inference())
+        unwrap(value.tensor)->bump_version();
+    }
+  } else {
+    op.callBoxed(stack);
+  }
+}
+
+void PreparedCall::receiveAll(Frame &frame, torch::jit::Stack &stack) {
+  if (anyBinds)
+    for (size_t i = 0; i < results.size(); ++i)
+      bindSymbols(results[i], stack[i], frame, Place{i});
+  for (size_t i = 0; i < results.size(); ++i)
+    receive(results[i], std::move(stack[i]), frame, Place{i});
+  if (step.checkAlias)
+    checkAliases(frame);
+}
+
+int shim::prepareCall(const CallSite *site, PreparedCall **out) {
+  *out = nullptr;
+  return guarded(ErrorKind::Load, [&] {
+    const std::string &name = site->step->op;
+    auto op = c10::Dispatcher::singleton().findSchema(splitName(name));
+    if (!op) {
+      std::string space = name.substr(0, name.find("::"));
+      std::string message =
+          "operator " + name + " is not registered in this process";
+      if (site->record && !site->record->schema.empty())
+        message += "; the program was compiled for " + site->record->schema;
+      std::string overloads = operatorOverloads(name.c_str());
+      if (!overloads.empty())
+        message += ". Registered are: " + overloads;
+      if (!site->step->location.empty())
+        message += " (" + site->step->location + ")";
+      message += ". Load the library that registers '" + space +
+                 "' (--op-library libX.so, or Options::operatorLibraries; in "
+                 "Python, import the module that registers it) before the "
+                 "program.";
+      throw Error(ErrorKind::Load, message);
+    }
+    auto call = std::make_unique<PreparedCall>(*op, *site);
+    call->build(*site);
+    *out = call.release();
+  });
+}
+
+void shim::destroyCall(PreparedCall *call) { delete call; }
+
+int shim::runCall(PreparedCall *call, Frame *frame) {
+  StackLease lease;
+  try {
+    call->run(*frame, lease.stack);
+  } catch (const Error &) {
+    return failWithCurrentException(ErrorKind::Operator);
+  } catch (...) {
+    return failWithCurrentException(ErrorKind::Operator, call->step.op + ": ",
+                                    call->at());
+  }
+  return guarded(ErrorKind::Contract,
+                 [&] { call->receiveAll(*frame, lease.stack); });
+}
+
+} // namespace intarsia::runtime

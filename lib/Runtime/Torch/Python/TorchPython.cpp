@@ -1,0 +1,164 @@
+//===- TorchPython.cpp - Python objects <-> runtime values --------------------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// libIntarsiaTorchPython.so: the conversions that need libtorch_python, behind
+// the table of Runtime/TorchPython.h.
+//
+//===----------------------------------------------------------------------===//
+
+#include "intarsia/Runtime/TorchPython.h"
+#include "lib/Runtime/Torch/Shim.h"
+
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+#include <torch/csrc/utils/pybind.h>
+
+using namespace intarsia::runtime;
+using namespace intarsia::runtime::shim;
+
+namespace {
+
+/// Turns an exception of `body` into a Python one and returns `failure`.
+template <typename Result, typename Body>
+Result translated(Result failure, Body body) noexcept {
+  try {
+    return body();
+  } catch (py::error_already_set &error) {
+    error.restore();
+  } catch (const py::builtin_exception &error) {
+    error.set_error();
+  } catch (const std::exception &) {
+    torch::translate_exception_to_python(std::current_exception());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "an unknown C++ exception");
+  }
+  return failure;
+}
+
+bool isTensor(PyObject *object) { return THPVariable_Check(object); }
+
+TensorImpl *tensorFromPython(PyObject *object) {
+  if (!THPVariable_Check(object)) {
+    PyErr_Format(PyExc_TypeError, "expected a torch.Tensor, got %s",
+                 Py_TYPE(object)->tp_name);
+    return nullptr;
+  }
+  at::Tensor tensor = THPVariable_Unpack(object);
+  return give(std::move(tensor));
+}
+
+PyObject *tensorToPython(TensorImpl *tensor) {
+  at::Tensor owned(c10::intrusive_ptr<c10::TensorImpl>::reclaim(unwrap(tensor)));
+  return translated<PyObject *>(
+      nullptr, [&] { return THPVariable_Wrap(std::move(owned)); });
+}
+
+int valueFromPython(PyObject *object, Value *out) {
+  if (THPVariable_Check(object)) {
+    *out = Value::of(tensorFromPython(object));
+    return 0;
+  }
+  if (object == Py_None) {
+    *out = Value();
+    return 0;
+  }
+  if (PyBool_Check(object)) {
+    *out = Value::of(object == Py_True);
+    return 0;
+  }
+  if (PyLong_Check(object)) {
+    int64_t value = PyLong_AsLongLong(object);
+    if (value == -1 && PyErr_Occurred())
+      return 1;
+    *out = Value::of(value);
+    return 0;
+  }
+  if (PyFloat_Check(object)) {
+    *out = Value::of(PyFloat_AS_DOUBLE(object));
+    return 0;
+  }
+  return translated(1, [&] {
+    // SymInt and SymFloat come with a hint when a caller traces us; a program
+    // runs on numbers.
+    if (torch::is_symint(object))
+      *out = Value::of(py::cast<c10::SymInt>(object).guard_int(__FILE__, __LINE__));
+    else if (torch::is_symfloat(object))
+      *out = Value::of(
+          py::cast<c10::SymFloat>(object).guard_float(__FILE__, __LINE__));
+    else if (torch::is_symbool(object))
+      *out = Value::of(
+          py::cast<c10::SymBool>(object).guard_bool(__FILE__, __LINE__));
+    else
+      // As "any type", libtorch_python infers the type itself; the function that
+      // does so is not exported.
+      *out = Value::of(
+          shim::box(torch::jit::toIValue(object, c10::AnyType::get())));
+    return 0;
+  });
+}
+
+PyObject *valueToPython(Value value) {
+  switch (value.kind) {
+  case Value::Kind::None:
+    Py_RETURN_NONE;
+  case Value::Kind::Tensor:
+    return tensorToPython(value.tensor);
+  case Value::Kind::Int:
+    return PyLong_FromLongLong(value.integer);
+  case Value::Kind::Float:
+    return PyFloat_FromDouble(value.real);
+  case Value::Kind::Bool:
+    return PyBool_FromLong(value.boolean);
+  case Value::Kind::Boxed: {
+    std::unique_ptr<c10::IValue> boxed(unwrap(value.boxed));
+    return translated<PyObject *>(nullptr, [&] {
+      return torch::jit::toPyObject(std::move(*boxed)).release().ptr();
+    });
+  }
+  case Value::Kind::Pointer:
+    break;
+  }
+  PyErr_SetString(PyExc_RuntimeError, "memory of the arena left its program");
+  return nullptr;
+}
+
+Boxed *boxObject(PyObject *object, const void *type) {
+  return translated<Boxed *>(nullptr, [&] {
+    return shim::box(torch::jit::toIValue(
+        object, *static_cast<const c10::TypePtr *>(type)));
+  });
+}
+
+void setException(const std::exception_ptr &cause) {
+  try {
+    std::rethrow_exception(cause);
+  } catch (python_error &error) {
+    // restore() would take the exception away from others who hold it.
+    Py_XINCREF(error.type);
+    Py_XINCREF(error.value);
+    Py_XINCREF(error.traceback);
+    PyErr_Restore(error.type, error.value, error.traceback);
+  } catch (py::error_already_set &error) {
+    Py_XINCREF(error.type().ptr());
+    Py_XINCREF(error.value().ptr());
+    Py_XINCREF(error.trace().ptr());
+    PyErr_Restore(error.type().ptr(), error.value().ptr(), error.trace().ptr());
+  } catch (...) {
+    torch::translate_exception_to_python(cause);
+  }
+}
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) const TorchPythonApi *
+intarsia::runtime::intarsia_torch_python_api(int32_t abiVersion) {
+  static const TorchPythonApi api = {
+      torchApiVersion, isTensor,      tensorFromPython, tensorToPython,
+      valueFromPython, valueToPython, boxObject,        setException};
+  return abiVersion == torchApiVersion ? &api : nullptr;
+}

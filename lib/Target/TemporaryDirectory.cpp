@@ -1,0 +1,50 @@
+//===- TemporaryDirectory.cpp - A private folder, removed after -----------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// mkdtemp in the first place that takes it: files of a link are small and live
+// a millisecond, so memory comes first.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/TemporaryDirectory.h"
+
+#include "intarsia/Target/Kernels.h"
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/FileSystem.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+using namespace llvm;
+
+intarsia::TemporaryDirectory::TemporaryDirectory() {
+  SmallVector<std::string> places;
+  if (const char *place = std::getenv("TMPDIR"); place && *place)
+    places.push_back(place);
+  places.append({"/dev/shm", "/tmp"});
+  if (std::string cache = cacheDirectory(); !cache.empty())
+    places.push_back(cache);
+
+  std::string reasons;
+  for (const std::string &place : places) {
+    std::string name = place + "/intarsia-XXXXXX";
+    if (mkdtemp(name.data())) {
+      path = name;
+      return;
+    }
+    reasons += "\n  " + place + ": " + std::strerror(errno);
+  }
+  throw TargetError("no folder for temporary files can be written; set TMPDIR "
+                    "to one:" +
+                    reasons);
+}
+
+intarsia::TemporaryDirectory::~TemporaryDirectory() {
+  sys::fs::remove_directories(path);
+}

@@ -1,0 +1,180 @@
+//===- CPUExpandConversions.cpp - The pass cpu-expand-conversions ---------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Rounds to bf16 and f16 as PyTorch does. The instruction that LLVM would
+// select for bf16, vcvtneps2bf16, takes denormals for zero, so integer
+// arithmetic does it: the half of the last place that stays is added, less one
+// if that place is even, and the low half is cut off. A NaN becomes 0x7fc0 as
+// in c10::BFloat16. (Eager's vectorised loops give 0xffff, their scalar
+// remainders 0x7fc0.)
+//
+// For f16 there are exact instructions (F16C) on every CPU with AVX2; on others
+// integer arithmetic does that too. Between f64 and the two formats eager goes
+// through f32, and so do we: LLVM has only library calls for the direct way,
+// which round differently.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "mlir/Pass/Pass.h"
+
+namespace intarsia {
+#define GEN_PASS_DEF_CPUEXPANDCONVERSIONS
+#include "passes/Passes.h.inc"
+} // namespace intarsia
+
+using namespace mlir;
+using namespace intarsia;
+
+namespace {
+/// Writes one conversion of a scalar or vector.
+class Conversion {
+public:
+  Conversion(OpBuilder &builder, Location loc, Type shape)
+      : b(builder), loc(loc), shape(shape) {}
+
+  Value bf16ToF32(Value x) {
+    Value i = arith::BitcastOp::create(b, loc, like(b.getI16Type()), x);
+    i = arith::ExtUIOp::create(b, loc, like(b.getI32Type()), i);
+    return fromBits(shiftLeft(i, i32(16)));
+  }
+
+  Value f32ToBF16(Value x) {
+    Value i = bits(x);
+    Value odd = andI(shiftRight(i, i32(16)), i32(1));
+    Value rounded = shiftRight(addI(i, addI(odd, i32(0x7fff))), i32(16));
+    return fromI32(select(isNaN(x), i32(0x7fc0), rounded), b.getBF16Type());
+  }
+
+  /// Exact: the exponent's bias is put right by a multiplication, which makes
+  /// numbers of denormals too.
+  Value f16ToF32(Value x) {
+    Value i = arith::BitcastOp::create(b, loc, like(b.getI16Type()), x);
+    i = arith::ExtUIOp::create(b, loc, like(b.getI32Type()), i);
+    Value magnitude = shiftLeft(andI(i, i32(0x7fff)), i32(13));
+    Value scaled =
+        bits(arith::MulFOp::create(b, loc, fromBits(magnitude), f32(0x1p112f)));
+    Value finite = less(magnitude, i32(0x7c00 << 13));
+    Value special = arith::OrIOp::create(b, loc, magnitude, i32(0x7f800000));
+    Value sign = shiftLeft(andI(i, i32(0x8000)), i32(16));
+    return fromBits(
+        arith::OrIOp::create(b, loc, select(finite, scaled, special), sign));
+  }
+
+  Value f32ToF16(Value x) {
+    Value i = bits(x);
+    Value magnitude = andI(i, i32(0x7fffffff));
+    // Normal numbers: as for bf16, with the exponent's bias put right. What is
+    // too large arrives at infinity.
+    Value odd = andI(shiftRight(magnitude, i32(13)), i32(1));
+    Value normal = shiftRight(
+        addI(magnitude, addI(odd, i32(0xfff - (112 << 23)))), i32(13));
+    // Denormal ones: an addition whose last place is the denormals' rounds.
+    Value sum = arith::AddFOp::create(b, loc, fromBits(magnitude), f32(0.5f));
+    Value denormal = arith::SubIOp::create(b, loc, bits(sum), bits(f32(0.5f)));
+    Value result = select(less(magnitude, i32(113 << 23)), denormal, normal);
+    result = select(less(magnitude, i32(143 << 23)), result, i32(0x7c00));
+    result = select(isNaN(x), i32(0x7e00), result);
+    Value sign = andI(shiftRight(i, i32(16)), i32(0x8000));
+    return fromI32(arith::OrIOp::create(b, loc, result, sign), b.getF16Type());
+  }
+
+  Type like(Type element) {
+    if (auto vector = dyn_cast<VectorType>(shape))
+      return vector.clone(element);
+    return element;
+  }
+
+private:
+  Value bits(Value x) {
+    return arith::BitcastOp::create(b, loc, like(b.getI32Type()), x);
+  }
+  Value fromBits(Value i) {
+    return arith::BitcastOp::create(b, loc, like(b.getF32Type()), i);
+  }
+  Value fromI32(Value i, Type element) {
+    i = arith::TruncIOp::create(b, loc, like(b.getI16Type()), i);
+    return arith::BitcastOp::create(b, loc, like(element), i);
+  }
+  Value addI(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
+  Value andI(Value x, Value y) { return arith::AndIOp::create(b, loc, x, y); }
+  Value shiftLeft(Value x, Value y) {
+    return arith::ShLIOp::create(b, loc, x, y);
+  }
+  Value shiftRight(Value x, Value y) {
+    return arith::ShRUIOp::create(b, loc, x, y);
+  }
+  Value select(Value condition, Value x, Value y) {
+    return arith::SelectOp::create(b, loc, condition, x, y);
+  }
+  Value less(Value x, Value y) {
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, y);
+  }
+  Value isNaN(Value x) {
+    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, x, x);
+  }
+  Value i32(int32_t value) { return constant(b.getI32IntegerAttr(value)); }
+  Value f32(float value) { return constant(b.getF32FloatAttr(value)); }
+  Value constant(TypedAttr attribute) {
+    if (auto vector = dyn_cast<VectorType>(shape))
+      attribute = DenseElementsAttr::get(
+          cast<VectorType>(vector.clone(attribute.getType())), attribute);
+    return arith::ConstantOp::create(b, loc, attribute);
+  }
+
+  OpBuilder &b;
+  Location loc;
+  Type shape;
+};
+
+struct ExpandConversions final
+    : intarsia::impl::CPUExpandConversionsBase<ExpandConversions> {
+  using CPUExpandConversionsBase::CPUExpandConversionsBase;
+
+  void runOnOperation() override {
+    getOperation()->walk([&](Operation *op) {
+      if (!isa<arith::TruncFOp, arith::ExtFOp>(op))
+        return;
+      Value x = op->getOperand(0);
+      Type from = getElementTypeOrSelf(x);
+      Type to = getElementTypeOrSelf(op->getResult(0));
+      bool half = from.isF16() || to.isF16();
+      bool native = f16c && half && (from.isF32() || to.isF32());
+      if (!(half || from.isBF16() || to.isBF16()) || native)
+        return;
+      OpBuilder b(op);
+      Location loc = op->getLoc();
+      Conversion convert(b, loc, x.getType());
+      Type f32 = convert.like(b.getF32Type());
+      // To f32 ...
+      if (from.isBF16())
+        x = convert.bf16ToF32(x);
+      else if (from.isF16() && !f16c)
+        x = convert.f16ToF32(x);
+      else if (from.isF16())
+        x = arith::ExtFOp::create(b, loc, f32, x);
+      else if (from.isF64())
+        x = arith::TruncFOp::create(b, loc, f32, x);
+      // ... and from it.
+      if (to.isBF16())
+        x = convert.f32ToBF16(x);
+      else if (to.isF16() && !f16c)
+        x = convert.f32ToF16(x);
+      else if (to.isF16())
+        x = arith::TruncFOp::create(b, loc, convert.like(to), x);
+      else if (to.isF64())
+        x = arith::ExtFOp::create(b, loc, convert.like(to), x);
+      op->getResult(0).replaceAllUsesWith(x);
+      op->erase();
+    });
+  }
+};
+} // namespace

@@ -1,0 +1,1270 @@
+//===- KernelEmitter.cpp - From a kernel's body to loops ------------------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Implements KernelEmitter.h.
+//
+// Values are scalars (they do not vary along the lanes being emitted) or
+// vectors of `width` lanes. Positions are symbolic expressions over loop
+// variables, which are bound to i64 values while their loop is emitted. Memory
+// is addressed by one linear offset, an expression too: its step along the
+// lanes decides between a scalar load, a vector load and a gather.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/CPU/KernelEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/IRMapping.h"
+#include <numeric>
+
+using namespace mlir;
+using namespace intarsia;
+using namespace intarsia::cpu;
+using namespace intarsia::kernel;
+using Kind = SymExpr::Kind;
+
+//===----------------------------------------------------------------------===//
+// Scopes
+//===----------------------------------------------------------------------===//
+
+/// Values made while it lives dominate only what is emitted while it lives.
+struct KernelEmitter::ScopeGuard {
+  explicit ScopeGuard(KernelEmitter &emitter) : emitter(emitter) {
+    emitter.scopes.emplace_back();
+  }
+  ~ScopeGuard() { emitter.scopes.pop_back(); }
+  KernelEmitter &emitter;
+};
+
+/// Sets the lanes being emitted and restores the former ones.
+struct KernelEmitter::LaneGuard {
+  LaneGuard(KernelEmitter &e, const std::string &symbol, int64_t width,
+            Value mask)
+      : e(e), symbol(e.laneSymbol), width(e.width), mask(e.mask),
+        guarded(e.guarded) {
+    e.laneSymbol = symbol;
+    e.width = width;
+    e.mask = mask;
+    e.guarded = false;
+  }
+  ~LaneGuard() {
+    e.laneSymbol = symbol;
+    e.width = width;
+    e.mask = mask;
+    e.guarded = guarded;
+  }
+  KernelEmitter &e;
+  std::string symbol;
+  int64_t width;
+  Value mask;
+  bool guarded;
+};
+
+Schedule Schedule::fromDecisions(graph::KernelOp kernel) {
+  DictionaryAttr decisions = kernel.getDecisionsAttr();
+  auto integer = [&](StringRef name) {
+    return cast<IntegerAttr>(decisions.get(name)).getInt();
+  };
+  SmallVector<SymExpr> space;
+  for (Attribute size : cast<ArrayAttr>(decisions.get("space")))
+    space.push_back(cast<graph::ExprAttr>(size).getExpr());
+  Schedule schedule;
+  for (Attribute loop : cast<ArrayAttr>(decisions.get("loops"))) {
+    SmallVector<int64_t> dims(cast<DenseI64ArrayAttr>(loop).asArrayRef());
+    SymExpr size(1);
+    for (int64_t dim : dims)
+      size = size * space[dim];
+    schedule.loops.push_back(size);
+    schedule.dims.push_back(dims);
+  }
+  schedule.rowLoops = integer("row_loops");
+  schedule.flat = decisions.contains("flat");
+  schedule.vectorRoots = decisions.contains("vector_roots");
+  schedule.lanes = integer("lanes");
+  schedule.tailLanes = integer("tail_lanes");
+  return schedule;
+}
+
+KernelEmitter::KernelEmitter(graph::KernelOp kernelOp, const Schedule &schedule)
+    : kernelOp(kernelOp), body(kernelOp.getBody().front()), schedule(schedule),
+      loc(kernelOp.getLoc()) {
+  DictionaryAttr decisions = kernelOp.getDecisionsAttr();
+  for (Attribute size : cast<ArrayAttr>(decisions.get("space")))
+    space.push_back(cast<graph::ExprAttr>(size).getExpr());
+  rows = cast<IntegerAttr>(decisions.get("rows")).getInt();
+}
+
+void KernelEmitter::fail(Operation *op, const Twine &why) {
+  if (!failed)
+    op->emitError() << "the CPU code generator cannot compile this: " << why;
+  failed = true;
+}
+
+//===----------------------------------------------------------------------===//
+// Expressions as values
+//===----------------------------------------------------------------------===//
+
+Value KernelEmitter::constant(int64_t value) {
+  return arith::ConstantOp::create(*b, loc, b->getI64IntegerAttr(value));
+}
+
+Type KernelEmitter::laned(Type scalar) const {
+  return VectorType::get({width}, scalar);
+}
+
+Value KernelEmitter::broadcast(Value value) {
+  if (width == 0 || isa<VectorType>(value.getType()))
+    return value;
+  return vector::BroadcastOp::create(*b, loc, laned(value.getType()), value);
+}
+
+bool KernelEmitter::variesAlongLanes(const SymExpr &expr) const {
+  if (width == 0)
+    return false;
+  std::set<std::string> names;
+  expr.collectSymbols(names);
+  return llvm::any_of(names, [&](const std::string &name) {
+    return name == laneSymbol || vectorSymbols.count(name);
+  });
+}
+
+bool KernelEmitter::variesAlongLanes(const Index &index) const {
+  return llvm::any_of(
+      index, [&](const SymExpr &expr) { return variesAlongLanes(expr); });
+}
+
+bool KernelEmitter::isAvailable(const SymExpr &expr) const {
+  std::set<std::string> names;
+  expr.collectSymbols(names);
+  return llvm::all_of(names, [&](const std::string &name) {
+    return symbolValues.count(name) && !vectorSymbols.count(name);
+  });
+}
+
+SymExpr KernelEmitter::opaque(Value value) {
+  std::string name = "x" + std::to_string(nextSymbol++);
+  if (isa<VectorType>(value.getType()))
+    vectorSymbols[name] = value;
+  else
+    symbolValues[name] = value;
+  return SymExpr::symbol(name);
+}
+
+/// Integer arithmetic on scalars and vectors alike.
+static Value emitInteger(OpBuilder &b, Location loc, Kind kind, Value x,
+                         Value y) {
+  switch (kind) {
+  case Kind::Add:
+    return arith::AddIOp::create(b, loc, x, y);
+  case Kind::Mul:
+    return arith::MulIOp::create(b, loc, x, y);
+  case Kind::FloorDiv:
+    return arith::FloorDivSIOp::create(b, loc, x, y);
+  case Kind::Mod: {
+    Value quotient = arith::FloorDivSIOp::create(b, loc, x, y);
+    Value product = arith::MulIOp::create(b, loc, quotient, y);
+    return arith::SubIOp::create(b, loc, x, product);
+  }
+  case Kind::Min:
+    return arith::MinSIOp::create(b, loc, x, y);
+  case Kind::Max:
+    return arith::MaxSIOp::create(b, loc, x, y);
+  default:
+    return {};
+  }
+}
+
+/// The value with the lane symbol at the first lane.
+Value KernelEmitter::scalarOf(const SymExpr &expr) {
+  if (std::optional<int64_t> value = expr.asInteger())
+    return constant(*value);
+  if (expr.isSymbol()) {
+    auto found = symbolValues.find(expr.name());
+    if (found != symbolValues.end())
+      return found->second;
+    fail(kernelOp, "unbound symbol " + expr.name());
+    return constant(0);
+  }
+  std::string text = expr.str();
+  for (Scope &scope : llvm::reverse(scopes))
+    if (auto found = scope.scalars.find(text); found != scope.scalars.end())
+      return found->second;
+  Value result;
+  for (const SymExpr &operand : expr.operands()) {
+    Value value = scalarOf(operand);
+    result = result ? emitInteger(*b, loc, expr.kind(), result, value) : value;
+    if (!result) {
+      fail(kernelOp, "size expression " + text);
+      return constant(0);
+    }
+  }
+  scopes.back().scalars[text] = result;
+  return result;
+}
+
+Value KernelEmitter::stepVector() {
+  SmallVector<int64_t> steps(width);
+  std::iota(steps.begin(), steps.end(), 0);
+  return arith::ConstantOp::create(
+      *b, loc,
+      DenseElementsAttr::get(cast<ShapedType>(laned(b->getI64Type())),
+                             ArrayRef<int64_t>(steps)));
+}
+
+Value KernelEmitter::vectorOf(const SymExpr &expr) {
+  if (!variesAlongLanes(expr))
+    return broadcast(scalarOf(expr));
+  if (expr.isSymbol())
+    if (auto found = vectorSymbols.find(expr.name());
+        found != vectorSymbols.end())
+      return found->second;
+  std::string text = expr.str();
+  for (Scope &scope : llvm::reverse(scopes))
+    if (auto found = scope.vectors.find(text); found != scope.vectors.end())
+      return found->second;
+  Value result;
+  bool hasVectors = false;
+  std::set<std::string> names;
+  expr.collectSymbols(names);
+  for (const std::string &name : names)
+    hasVectors |= vectorSymbols.count(name) != 0;
+  std::optional<SymExpr> stride;
+  if (!hasVectors)
+    stride = strideAlong(expr, laneSymbol);
+  if (stride) {
+    Value steps = stepVector();
+    if (!stride->isInteger(1))
+      steps = arith::MulIOp::create(*b, loc, steps, broadcast(scalarOf(*stride)));
+    result = arith::AddIOp::create(*b, loc, broadcast(scalarOf(expr)), steps);
+  } else {
+    for (const SymExpr &operand : expr.operands()) {
+      Value value = vectorOf(operand);
+      result = result ? emitInteger(*b, loc, expr.kind(), result, value) : value;
+      if (!result) {
+        fail(kernelOp, "position " + text);
+        return broadcast(constant(0));
+      }
+    }
+  }
+  scopes.back().vectors[text] = result;
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+static unsigned alignmentOf(Type element) {
+  return std::max(1u, element.getIntOrFloatBitWidth() / 8);
+}
+
+static Value elementPointer(OpBuilder &b, Location loc, Value base,
+                            Type element, Value offset) {
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  if (auto type = dyn_cast<VectorType>(offset.getType()))
+    pointer = VectorType::get(type.getShape(), pointer);
+  return LLVM::GEPOp::create(b, loc, pointer, element, base,
+                             ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(offset)});
+}
+
+Value KernelEmitter::loadAt(Value base, Type element, const SymExpr &offset) {
+  unsigned alignment = alignmentOf(element);
+  if (!variesAlongLanes(offset) && !(guarded && width)) {
+    Value pointer = elementPointer(*b, loc, base, element, scalarOf(offset));
+    return LLVM::LoadOp::create(*b, loc, element, pointer, alignment);
+  }
+  Type type = laned(element);
+  Value zero = arith::ConstantOp::create(*b, loc, b->getZeroAttr(type));
+  std::set<std::string> names;
+  offset.collectSymbols(names);
+  bool hasVectors = llvm::any_of(names, [&](const std::string &name) {
+    return vectorSymbols.count(name) != 0;
+  });
+  std::optional<SymExpr> stride;
+  if (!hasVectors)
+    stride = strideAlong(offset, laneSymbol);
+  if (stride && stride->isInteger(1)) {
+    Value pointer = elementPointer(*b, loc, base, element, scalarOf(offset));
+    if (!mask)
+      return LLVM::LoadOp::create(*b, loc, type, pointer, alignment);
+    return LLVM::MaskedLoadOp::create(*b, loc, type, pointer, mask, zero,
+                                      b->getI32IntegerAttr(alignment),
+                                      UnitAttr());
+  }
+  Value pointers = elementPointer(*b, loc, base, element, vectorOf(offset));
+  Value lanes = mask;
+  if (!lanes)
+    lanes = arith::ConstantOp::create(
+        *b, loc,
+        DenseElementsAttr::get(cast<ShapedType>(laned(b->getI1Type())), true));
+  return LLVM::masked_gather::create(*b, loc, type, pointers, lanes,
+                                     ValueRange{zero},
+                                     b->getI32IntegerAttr(alignment));
+}
+
+void KernelEmitter::storeAt(Value base, Value value, const SymExpr &offset) {
+  Type element = getElementTypeOrSelf(value.getType());
+  unsigned alignment = alignmentOf(element);
+  if (width == 0) {
+    Value pointer = elementPointer(*b, loc, base, element, scalarOf(offset));
+    LLVM::StoreOp::create(*b, loc, value, pointer, alignment);
+    return;
+  }
+  value = broadcast(value);
+  std::optional<SymExpr> stride = strideAlong(offset, laneSymbol);
+  if (stride && stride->isInteger(1)) {
+    Value pointer = elementPointer(*b, loc, base, element, scalarOf(offset));
+    if (mask)
+      LLVM::MaskedStoreOp::create(*b, loc, value, pointer, mask,
+                                  b->getI32IntegerAttr(alignment));
+    else
+      LLVM::StoreOp::create(*b, loc, value, pointer, alignment);
+    return;
+  }
+  Value pointers = elementPointer(*b, loc, base, element, vectorOf(offset));
+  Value lanes = mask;
+  if (!lanes)
+    lanes = arith::ConstantOp::create(
+        *b, loc,
+        DenseElementsAttr::get(cast<ShapedType>(laned(b->getI1Type())), true));
+  LLVM::masked_scatter::create(*b, loc, value, pointers, lanes,
+                               b->getI32IntegerAttr(alignment));
+}
+
+static SymExpr offsetIn(graph::TensorType type, ArrayRef<SymExpr> index) {
+  SymExpr offset;
+  for (auto [position, stride] :
+       llvm::zip_equal(index, type.getStrideExprs()))
+    offset = offset + position * stride;
+  return offset;
+}
+
+Value KernelEmitter::load(unsigned buffer, Type element,
+                          const SymExpr &offset) {
+  observed.offsets.push_back(offset);
+  return loadAt(buffers[buffer], element, offset);
+}
+
+void KernelEmitter::store(unsigned buffer, Value value,
+                          const SymExpr &offset) {
+  observed.offsets.push_back(offset);
+  storeAt(buffers[buffer], value, offset);
+}
+
+//===----------------------------------------------------------------------===//
+// Values at positions
+//===----------------------------------------------------------------------===//
+
+std::string KernelEmitter::key(Value tensor, const Index &index) const {
+  std::string text =
+      std::to_string(reinterpret_cast<uintptr_t>(tensor.getAsOpaquePointer()));
+  for (const SymExpr &expr : index)
+    text += "|" + expr.str();
+  return text;
+}
+
+Value KernelEmitter::eval(Value tensor, const Index &index) {
+  std::string id = key(tensor, index);
+  if (width == 0)
+    id += "|scalar";
+  for (Scope &scope : llvm::reverse(scopes))
+    if (auto found = scope.values.find(id); found != scope.values.end())
+      return found->second;
+  Value value = evalUncached(tensor, index);
+  scopes.back().values[id] = value;
+  return value;
+}
+
+Value KernelEmitter::evalUncached(Value tensor, const Index &index) {
+  Type element = cast<RankedTensorType>(tensor.getType()).getElementType();
+  if (auto argument = dyn_cast<BlockArgument>(tensor)) {
+    unsigned input = argument.getArgNumber();
+    auto type = cast<graph::TensorType>(kernelOp.getInputs()[input].getType());
+    return load(input, element, offsetIn(type, index));
+  }
+  Operation *op = tensor.getDefiningOp();
+  if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+    if (generic.getNumReductionLoops() > 0)
+      return evalReduction(generic, cast<OpResult>(tensor).getResultNumber(),
+                           index);
+    return evalPointwise(generic, index);
+  }
+  if (std::optional<SmallVector<SymExpr>> source =
+          sourceIndex(op, index, ranges))
+    return eval(op->getOperand(0), *source);
+  if (auto fill = dyn_cast<linalg::FillOp>(op))
+    return outerScalar(fill.getInputs()[0]);
+  if (isa<tensor::EmptyOp>(op))
+    return arith::ConstantOp::create(*b, loc, b->getZeroAttr(element));
+  if (auto constantOp = dyn_cast<arith::ConstantOp>(op)) {
+    auto dense = dyn_cast<DenseElementsAttr>(constantOp.getValue());
+    if (dense && dense.isSplat())
+      return arith::ConstantOp::create(*b, loc,
+                                       dense.getSplatValue<TypedAttr>());
+  }
+  if (auto concat = dyn_cast<tensor::ConcatOp>(op)) {
+    // One input after the other: inside its range, else what comes after it.
+    int64_t dim = concat.getDim();
+    std::function<Value(unsigned, SymExpr)> from = [&](unsigned number,
+                                                       SymExpr start) -> Value {
+      Value input = concat.getInputs()[number];
+      SymExpr size = sizesOf(input)[dim];
+      Index shifted(index);
+      shifted[dim] = index[dim] - start;
+      if (number + 1 == concat.getInputs().size())
+        return evalGuarded({}, element, [&] { return eval(input, shifted); },
+                           nullptr);
+      return evalGuarded({{shifted[dim], size}}, element,
+                         [&] { return eval(input, shifted); },
+                         [&] { return from(number + 1, start + size); });
+    };
+    return from(0, SymExpr(0));
+  }
+  if (auto pad = dyn_cast<tensor::PadOp>(op)) {
+    Value padding = pad.getConstantPaddingValue();
+    if (!padding) {
+      fail(op, "padding that is not a constant");
+      return {};
+    }
+    SmallVector<SymExpr> sizes = sizesOf(pad.getSource());
+    Index source(index);
+    SmallVector<std::pair<SymExpr, SymExpr>> conditions;
+    for (auto [dim, low, high] :
+         llvm::enumerate(pad.getMixedLowPad(), pad.getMixedHighPad())) {
+      SymExpr lowPad = exprOfFold(low), highPad = exprOfFold(high);
+      source[dim] = index[dim] - lowPad;
+      if (!lowPad.isInteger(0) || !highPad.isInteger(0))
+        conditions.emplace_back(source[dim], sizes[dim]);
+    }
+    return evalGuarded(conditions, element,
+                       [&] { return eval(pad.getSource(), source); },
+                       [&] { return outerScalar(padding); });
+  }
+  fail(op, "an operation outside the kernel language");
+  return arith::ConstantOp::create(*b, loc, b->getZeroAttr(element));
+}
+
+/// `inside()` where every expression is within [0, bound), else `outside()`.
+/// Memory is read only where the condition holds.
+Value KernelEmitter::evalGuarded(
+    ArrayRef<std::pair<SymExpr, SymExpr>> inRange, Type element,
+    llvm::function_ref<Value()> inside, llvm::function_ref<Value()> outside) {
+  if (inRange.empty())
+    return inside();
+  Value uniform, perLane;
+  for (auto &[position, bound] : inRange) {
+    observed.conditions.push_back(position);
+    bool varies = variesAlongLanes(position) || variesAlongLanes(bound);
+    Value at = varies ? vectorOf(position) : scalarOf(position);
+    Value limit = varies ? vectorOf(bound) : scalarOf(bound);
+    // Unsigned: a negative position is above every bound.
+    Value holds = arith::CmpIOp::create(*b, loc, arith::CmpIPredicate::ult, at,
+                                        limit);
+    Value &all = varies ? perLane : uniform;
+    all = all ? arith::AndIOp::create(*b, loc, all, holds).getResult() : holds;
+  }
+
+  auto lanesInside = [&]() -> Value {
+    if (!perLane)
+      return inside();
+    Value inner;
+    {
+      ScopeGuard scope(*this);
+      Value all = mask ? arith::AndIOp::create(*b, loc, mask, perLane)
+                             .getResult()
+                       : perLane;
+      Value outerMask = mask;
+      bool outerGuarded = guarded;
+      mask = all;
+      guarded = true;
+      inner = broadcast(inside());
+      mask = outerMask;
+      guarded = outerGuarded;
+    }
+    Value other = broadcast(outside());
+    return arith::SelectOp::create(*b, loc, perLane, inner, other);
+  };
+  if (!uniform)
+    return lanesInside();
+
+  Type type = width ? laned(element) : element;
+  auto branch = scf::IfOp::create(*b, loc, type, uniform, /*else=*/true);
+  auto fill = [&](Block *block, llvm::function_ref<Value()> make) {
+    OpBuilder::InsertionGuard guard(*b);
+    ScopeGuard scope(*this);
+    b->setInsertionPointToEnd(block);
+    ++branchDepth;
+    Value value = make();
+    --branchDepth;
+    scf::YieldOp::create(*b, loc, broadcast(value));
+  };
+  fill(branch.thenBlock(), lanesInside);
+  fill(branch.elseBlock(), outside);
+  return branch.getResult(0);
+}
+
+Value KernelEmitter::evalPointwise(linalg::GenericOp op, const Index &index) {
+  bool dear = llvm::any_of(op.getBody()->without_terminator(),
+                           [](Operation &inner) { return isDear(&inner); });
+  if (dear)
+    ++observed.dearOps;
+
+  // A dear value along a whole row may be kept for the row's next pass.
+  std::string cacheKey;
+  if (dear && width && !guarded && branchDepth == 0 && !schedule.flat &&
+      currentLaneLoop >= 0 && variesAlongLanes(index)) {
+    std::set<std::string> names;
+    for (const SymExpr &expr : index)
+      expr.collectSymbols(names);
+    bool ofRow = llvm::all_of(names, [&](const std::string &name) {
+      return name == laneSymbol || rowSymbols.contains(name) ||
+             (!ranges.count(name) && !StringRef(name).starts_with("x"));
+    });
+    if (ofRow) {
+      Index generic(index);
+      for (SymExpr &expr : generic)
+        expr = expr.substitute({{laneSymbol, SymExpr::symbol("@")}});
+      cacheKey = key(op.getResult(0), generic) + "|" +
+                 ranges.at(laneSymbol).str();
+      Observations::DearValue &seen = observed.dearValues[cacheKey];
+      seen.op = op;
+      if (seen.loops.empty() || seen.loops.back() != currentLaneLoop)
+        seen.loops.push_back(currentLaneLoop);
+    }
+  }
+  bool cached = !cacheKey.empty() && op->hasAttr(cachedAttrName);
+  Type element = getElementTypeOrSelf(op.getResult(0).getType());
+  if (cached && cacheFilled.contains(cacheKey)) {
+    Value base = LLVM::GEPOp::create(
+        *b, loc, scratch.getType(), b->getI8Type(), scratch,
+        ArrayRef<LLVM::GEPArg>{
+            LLVM::GEPArg(scalarOf(cacheOffsets.lookup(cacheKey)))});
+    return loadAt(base, element, SymExpr::symbol(laneSymbol));
+  }
+
+  SmallVector<Value> arguments;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    BlockArgument argument = op.getMatchingBlockArgument(input);
+    if (argument.use_empty()) {
+      arguments.push_back({});
+      continue;
+    }
+    if (!isa<RankedTensorType>(input->get().getType())) {
+      arguments.push_back(outerScalar(input->get()));
+      continue;
+    }
+    arguments.push_back(eval(
+        input->get(), applyMap(op.getMatchingIndexingMap(input), index)));
+  }
+  arguments.resize(op.getBody()->getNumArguments());
+  SmallVector<Value> results = emitScalars(*op.getBody(), arguments, &index);
+
+  if (cached) {
+    if (!cacheOffsets.count(cacheKey)) {
+      // Whole cache lines for each value.
+      cacheOffsets[cacheKey] = scratchSize;
+      SymExpr bytes =
+          ranges.at(laneSymbol) *
+              SymExpr(static_cast<int64_t>(alignmentOf(element))) +
+          SymExpr(63);
+      scratchSize =
+          scratchSize +
+          SymExpr(64) * SymExpr::make(Kind::FloorDiv, {bytes, SymExpr(64)});
+    }
+    Value base = LLVM::GEPOp::create(
+        *b, loc, scratch.getType(), b->getI8Type(), scratch,
+        ArrayRef<LLVM::GEPArg>{
+            LLVM::GEPArg(scalarOf(cacheOffsets.lookup(cacheKey)))});
+    storeAt(base, results[0], SymExpr::symbol(laneSymbol));
+    cachePending.insert(cacheKey);
+  }
+  return results[0];
+}
+
+//===----------------------------------------------------------------------===//
+// Scalar bodies
+//===----------------------------------------------------------------------===//
+
+/// A scalar of the kernel's body outside any generic.
+Value KernelEmitter::outerScalar(Value value) {
+  if (isa<IndexType>(value.getType())) {
+    FailureOr<SymExpr> expr = exprOfIndex(value);
+    if (succeeded(expr))
+      return scalarOf(*expr);
+  }
+  std::string id = "scalar " + std::to_string(reinterpret_cast<uintptr_t>(
+                                   value.getAsOpaquePointer()));
+  for (Scope &scope : llvm::reverse(scopes))
+    if (auto found = scope.values.find(id); found != scope.values.end())
+      return found->second;
+  Operation *op = value.getDefiningOp();
+  if (!op) {
+    fail(kernelOp, "a scalar that is not computed in the kernel");
+    return constant(0);
+  }
+  Value result;
+  if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
+    Index position;
+    for (Value at : extract.getIndices()) {
+      FailureOr<SymExpr> expr = exprOfIndex(at);
+      position.push_back(succeeded(expr) ? *expr : opaque(outerScalar(at)));
+    }
+    result = eval(extract.getTensor(), position);
+  } else if (isa<arith::IndexCastOp, arith::IndexCastUIOp>(op)) {
+    result = outerScalar(op->getOperand(0));
+    unsigned from = result.getType().getIntOrFloatBitWidth();
+    unsigned to = isa<IndexType>(value.getType())
+                      ? 64
+                      : value.getType().getIntOrFloatBitWidth();
+    Type type = b->getIntegerType(to);
+    if (from < to)
+      result = arith::ExtSIOp::create(*b, loc, type, result);
+    else if (from > to)
+      result = arith::TruncIOp::create(*b, loc, type, result);
+  } else {
+    IRMapping mapping;
+    for (Value operand : op->getOperands())
+      mapping.map(operand, outerScalar(operand));
+    Operation *clone = b->clone(*op, mapping);
+    for (Value made : clone->getResults())
+      if (isa<IndexType>(made.getType()))
+        made.setType(b->getI64Type());
+    result = clone->getResult(cast<OpResult>(value).getResultNumber());
+  }
+  scopes.back().values[id] = result;
+  return result;
+}
+
+void KernelEmitter::emitCheck(Operation *op, Value condition) {
+  auto check = cast<cf::AssertOp>(op);
+  auto *known = llvm::find(checkMessages, check.getMsg().str());
+  int64_t number = known - checkMessages.begin() + 1;
+  if (known == checkMessages.end())
+    checkMessages.push_back(check.getMsg().str());
+  Value one = arith::ConstantOp::create(
+      *b, loc, b->getOneAttr(condition.getType()));
+  Value bad = arith::XOrIOp::create(*b, loc, condition, one);
+  if (width && (mask || isa<VectorType>(bad.getType()))) {
+    bad = broadcast(bad);
+    if (mask)
+      bad = arith::AndIOp::create(*b, loc, bad, mask);
+    bad = vector::ReductionOp::create(*b, loc, vector::CombiningKind::OR, bad);
+  }
+  auto branch = scf::IfOp::create(*b, loc, bad, /*else=*/false);
+  OpBuilder::InsertionGuard guard(*b);
+  b->setInsertionPointToStart(branch.thenBlock());
+  Value code =
+      arith::ConstantOp::create(*b, loc, b->getI64IntegerAttr(number));
+  LLVM::StoreOp::create(*b, loc, code, status, 8);
+}
+
+/// Emits the operations of a scalar body on scalars or vectors and returns what
+/// it yields. Positions (`index`) stay expressions as long as they can.
+SmallVector<Value> KernelEmitter::emitScalars(Block &scalarBody,
+                                              ValueRange arguments,
+                                              const Index *position) {
+  DenseMap<Value, Value> values;
+  DenseMap<Value, SymExpr> positions;
+  for (auto [argument, value] :
+       llvm::zip(scalarBody.getArguments(), arguments))
+    if (value)
+      values[argument] = value;
+
+  auto get = [&](Value value) -> Value {
+    if (auto found = values.find(value); found != values.end())
+      return found->second;
+    if (auto found = positions.find(value); found != positions.end()) {
+      observed.conditions.push_back(found->second);
+      return variesAlongLanes(found->second) ? vectorOf(found->second)
+                                             : scalarOf(found->second);
+    }
+    if (value.getParentBlock() == &scalarBody) {
+      fail(kernelOp, "an accumulator that is read outside a reduction");
+      return constant(0);
+    }
+    return outerScalar(value);
+  };
+  auto positionOf = [&](Value value) -> SymExpr {
+    if (auto found = positions.find(value); found != positions.end())
+      return found->second;
+    if (value.getParentBlock() != &scalarBody) {
+      FailureOr<SymExpr> expr = exprOfIndex(value);
+      if (succeeded(expr))
+        return *expr;
+    }
+    SymExpr expr = opaque(get(value));
+    positions[value] = expr;
+    return expr;
+  };
+
+  for (Operation &op : scalarBody.without_terminator()) {
+    if (auto indexOp = dyn_cast<linalg::IndexOp>(op)) {
+      positions[indexOp.getResult()] = (*position)[indexOp.getDim()];
+      continue;
+    }
+    if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
+      Index at;
+      for (Value operand : extract.getIndices())
+        at.push_back(positionOf(operand));
+      values[extract.getResult()] = eval(extract.getTensor(), at);
+      continue;
+    }
+    if (isa<cf::AssertOp>(op)) {
+      emitCheck(&op, get(op.getOperand(0)));
+      continue;
+    }
+    if (op.getNumResults() != 1 || op.getNumRegions() != 0) {
+      fail(&op, "an operation outside the language of scalar bodies");
+      continue;
+    }
+    Value result = op.getResult(0);
+    if (isa<IndexType>(result.getType())) {
+      if (auto constantOp = dyn_cast<arith::ConstantOp>(op)) {
+        positions[result] =
+            SymExpr(cast<IntegerAttr>(constantOp.getValue()).getInt());
+        continue;
+      }
+      if (isa<arith::AddIOp, arith::MulIOp, arith::SubIOp>(op)) {
+        SymExpr x = positionOf(op.getOperand(0));
+        SymExpr y = positionOf(op.getOperand(1));
+        positions[result] = isa<arith::AddIOp>(op)   ? x + y
+                            : isa<arith::MulIOp>(op) ? x * y
+                                                     : x - y;
+        continue;
+      }
+    }
+    if (isa<arith::IndexCastOp, arith::IndexCastUIOp>(op)) {
+      Value source = get(op.getOperand(0));
+      unsigned from =
+          getElementTypeOrSelf(source.getType()).getIntOrFloatBitWidth();
+      unsigned to = isa<IndexType>(result.getType())
+                        ? 64
+                        : result.getType().getIntOrFloatBitWidth();
+      Type type = b->getIntegerType(to);
+      if (auto vectorType = dyn_cast<VectorType>(source.getType()))
+        type = VectorType::get(vectorType.getShape(), type);
+      if (from < to && isa<arith::IndexCastUIOp>(op))
+        source = arith::ExtUIOp::create(*b, loc, type, source);
+      else if (from < to)
+        source = arith::ExtSIOp::create(*b, loc, type, source);
+      else if (from > to)
+        source = arith::TruncIOp::create(*b, loc, type, source);
+      values[result] = source;
+      continue;
+    }
+
+    // Anything else element by element.
+    SmallVector<Value> operands;
+    int64_t lanes = 0;
+    for (Value operand : op.getOperands()) {
+      Value value = get(operand);
+      if (auto type = dyn_cast<VectorType>(value.getType()))
+        lanes = type.getDimSize(0);
+      operands.push_back(value);
+    }
+    Type type = result.getType();
+    if (isa<IndexType>(type))
+      type = b->getI64Type();
+    if (lanes) {
+      type = VectorType::get({lanes}, type);
+      for (Value &operand : operands)
+        if (!isa<VectorType>(operand.getType()))
+          operand = vector::BroadcastOp::create(
+              *b, loc, VectorType::get({lanes}, operand.getType()), operand);
+    }
+    OperationState state(op.getLoc(), op.getName(), operands, type,
+                         op.getAttrDictionary().getValue());
+    if (auto constantOp = dyn_cast<arith::ConstantOp>(op);
+        constantOp && isa<IndexType>(result.getType()))
+      values[result] =
+          constant(cast<IntegerAttr>(constantOp.getValue()).getInt());
+    else
+      values[result] = b->create(state)->getResult(0);
+  }
+  SmallVector<Value> results;
+  for (Value yielded : scalarBody.getTerminator()->getOperands())
+    results.push_back(get(yielded));
+  return results;
+}
+
+//===----------------------------------------------------------------------===//
+// Loops
+//===----------------------------------------------------------------------===//
+
+/// A loop whose body sees `symbol` as its variable.
+static SmallVector<Value>
+emitLoop(OpBuilder &b, Location loc, Value begin, Value end, Value step,
+         ArrayRef<Value> initial,
+         llvm::function_ref<SmallVector<Value>(Value, ValueRange)> makeBody) {
+  auto loop = scf::ForOp::create(b, loc, begin, end, step, initial);
+  OpBuilder::InsertionGuard guard(b);
+  Block *block = loop.getBody();
+  if (initial.empty())
+    b.setInsertionPoint(block->getTerminator());
+  else
+    b.setInsertionPointToEnd(block);
+  SmallVector<Value> results =
+      makeBody(loop.getInductionVar(), loop.getRegionIterArgs());
+  if (!initial.empty())
+    scf::YieldOp::create(b, loc, results);
+  return SmallVector<Value>(loop.getResults());
+}
+
+SmallVector<Value> KernelEmitter::laneLoop(
+    const std::string &symbol, Value begin, Value end,
+    std::optional<int64_t> extent, ArrayRef<Value> initial, LaneBody makeBody,
+    llvm::function_ref<SmallVector<Value>(ValueRange, int64_t)> narrow) {
+  int64_t lanes = schedule.lanes, tail = schedule.tailLanes;
+  int64_t savedLoop = currentLaneLoop;
+  currentLaneLoop = laneLoopCount++;
+
+  auto run = [&](Value from, Value to, int64_t step, ArrayRef<Value> carried,
+                 bool masked) {
+    return emitLoop(
+        *b, loc, from, to, constant(step), carried,
+        [&](Value variable, ValueRange values) {
+          ScopeGuard scope(*this);
+          symbolValues[symbol] = variable;
+          Value active;
+          if (masked) {
+            Value left = arith::SubIOp::create(*b, loc, to, variable);
+            left = arith::MinSIOp::create(*b, loc, left, constant(step));
+            left = arith::TruncIOp::create(*b, loc, b->getI32Type(), left);
+            auto type = VectorType::get({step}, b->getI32Type());
+            SmallVector<int32_t> numbers(step);
+            std::iota(numbers.begin(), numbers.end(), 0);
+            Value lane = arith::ConstantOp::create(
+                *b, loc,
+                DenseElementsAttr::get(type, ArrayRef<int32_t>(numbers)));
+            Value limit = vector::BroadcastOp::create(*b, loc, type, left);
+            active = arith::CmpIOp::create(*b, loc, arith::CmpIPredicate::slt,
+                                           lane, limit);
+          }
+          LaneGuard guard(*this, symbol, step, active);
+          SmallVector<Value> results = makeBody(values);
+          symbolValues.erase(symbol);
+          return results;
+        });
+  };
+
+  SmallVector<Value> carried(initial);
+  Value split;
+  bool hasMain = !extent || *extent >= lanes;
+  bool hasTail = !extent || *extent % lanes != 0;
+  if (extent) {
+    split = constant(*extent / lanes * lanes);
+  } else {
+    Value length = arith::SubIOp::create(*b, loc, end, begin);
+    Value whole =
+        arith::AndIOp::create(*b, loc, length, constant(-lanes));
+    split = arith::AddIOp::create(*b, loc, begin, whole);
+  }
+  if (hasMain)
+    carried = run(begin, split, lanes, carried, /*masked=*/false);
+  if (narrow)
+    carried = narrow(carried, tail);
+  if (hasTail)
+    carried = run(split, end, tail, carried,
+                  /*masked=*/!extent || (*extent % lanes) % tail != 0);
+  for (const auto &entry : cachePending)
+    cacheFilled.insert(entry.getKey());
+  cachePending.clear();
+  currentLaneLoop = savedLoop;
+  return carried;
+}
+
+void KernelEmitter::prefetch(Value tensor, const Index &index) {
+  if (!containsReduction(tensor))
+    return;
+  if (llvm::all_of(index,
+                   [&](const SymExpr &expr) { return isAvailable(expr); })) {
+    LaneGuard none(*this, "", 0, {});
+    Value value = eval(tensor, index);
+    scopes.back().values[key(tensor, index)] = value;
+    return;
+  }
+  Operation *op = tensor.getDefiningOp();
+  if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+    if (generic.getNumReductionLoops() == 0)
+      for (OpOperand *input : generic.getDpsInputOperands())
+        if (isa<RankedTensorType>(input->get().getType()))
+          prefetch(input->get(),
+                   applyMap(generic.getMatchingIndexingMap(input), index));
+    return;
+  }
+  if (std::optional<SmallVector<SymExpr>> source =
+          sourceIndex(op, index, ranges))
+    prefetch(op->getOperand(0), *source);
+}
+
+Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
+                                   const Index &index) {
+  unsigned loops = op.getNumLoops();
+  unsigned count = op.getNumDpsInits();
+  SmallVector<OpOperand *> inputs = op.getDpsInputOperands();
+
+  // The loop position: given for parallel loops, a loop variable for others.
+  Index position(loops);
+  AffineMap outMap =
+      op.getMatchingIndexingMap(op.getDpsInitOperand(resultNumber));
+  for (auto [expr, at] : llvm::zip_equal(outMap.getResults(), index))
+    position[cast<AffineDimExpr>(expr).getPosition()] = at;
+  struct ReductionLoop {
+    std::string symbol;
+    SymExpr extent;
+  };
+  SmallVector<ReductionLoop> reduction;
+  SmallVector<utils::IteratorType> iterators = op.getIteratorTypesArray();
+  for (unsigned loop = 0; loop < loops; ++loop) {
+    if (iterators[loop] != utils::IteratorType::reduction)
+      continue;
+    SymExpr extent(1);
+    for (OpOperand *input : inputs) {
+      AffineMap map = op.getMatchingIndexingMap(input);
+      for (auto [dim, expr] : llvm::enumerate(map.getResults()))
+        if (auto at = dyn_cast<AffineDimExpr>(expr);
+            at && at.getPosition() == loop)
+          extent = sizesOf(input->get())[dim];
+    }
+    std::string symbol = "r" + std::to_string(nextSymbol++);
+    ranges[symbol] = extent;
+    position[loop] = SymExpr::symbol(symbol);
+    reduction.push_back({symbol, extent});
+  }
+  // One position for all results: their output maps are the same.
+  bool alongLanes = variesAlongLanes(index);
+  Block *combiner = op.getBody();
+
+  SmallVector<Value> neutral;
+  for (Value init : op.getDpsInits()) {
+    auto fill = init.getDefiningOp<linalg::FillOp>();
+    if (!fill) {
+      fail(op, "a reduction that does not start from a constant");
+      return constant(0);
+    }
+    neutral.push_back(outerScalar(fill.getInputs()[0]));
+  }
+  auto splat = [&](Value scalar, int64_t lanes) -> Value {
+    return vector::BroadcastOp::create(
+        *b, loc, VectorType::get({lanes}, scalar.getType()), scalar);
+  };
+  auto combine = [&](ArrayRef<Value> elements, ValueRange accumulators) {
+    SmallVector<Value> arguments(elements);
+    llvm::append_range(arguments, accumulators);
+    return emitScalars(*combiner, arguments, nullptr);
+  };
+  // The element at `position`, neutral in inactive lanes.
+  auto step = [&](ValueRange accumulators) {
+    SmallVector<Value> elements;
+    for (auto [number, input] : llvm::enumerate(inputs)) {
+      Value element =
+          eval(input->get(), applyMap(op.getMatchingIndexingMap(input),
+                                      position));
+      if (width) {
+        element = broadcast(element);
+        if (mask && !alongLanes)
+          element = arith::SelectOp::create(*b, loc, mask, element,
+                                            broadcast(neutral[number]));
+      }
+      elements.push_back(element);
+    }
+    SmallVector<Value> results = combine(elements, accumulators);
+    if (width)
+      for (Value &result : results)
+        result = broadcast(result);
+    return results;
+  };
+  auto prefetchInputs = [&] {
+    for (OpOperand *input : inputs)
+      prefetch(input->get(),
+               applyMap(op.getMatchingIndexingMap(input), position));
+  };
+
+  // Scalar loops outside, the lane loop (if the lanes are ours) innermost. The
+  // accumulators of the remainder loop are carried beside those of the main
+  // one, so that lanes are combined once, at the end.
+  size_t scalarLoops =
+      reduction.size() - (!alongLanes && !reduction.empty() ? 1 : 0);
+  std::function<SmallVector<Value>(size_t, SmallVector<Value>)> nest =
+      [&](size_t level, SmallVector<Value> carried) -> SmallVector<Value> {
+    prefetchInputs();
+    if (level < scalarLoops) {
+      const ReductionLoop &loop = reduction[level];
+      return emitLoop(*b, loc, constant(0), scalarOf(loop.extent), constant(1),
+                      carried, [&](Value variable, ValueRange values) {
+                        ScopeGuard scope(*this);
+                        symbolValues[loop.symbol] = variable;
+                        SmallVector<Value> results =
+                            nest(level + 1, SmallVector<Value>(values));
+                        symbolValues.erase(loop.symbol);
+                        return results;
+                      });
+    }
+    if (alongLanes || reduction.empty())
+      return step(carried);
+    const ReductionLoop &loop = reduction.back();
+    SmallVector<Value> wide(carried.begin(), carried.begin() + count);
+    SmallVector<Value> narrowed(carried.begin() + count, carried.end());
+    SmallVector<Value> wideResults;
+    SmallVector<Value> narrowResults = laneLoop(
+        loop.symbol, constant(0), scalarOf(loop.extent),
+        loop.extent.asInteger(), wide,
+        [&](ValueRange values) { return step(values); },
+        [&](ValueRange values, int64_t) {
+          wideResults.assign(values.begin(), values.end());
+          return narrowed;
+        });
+    llvm::append_range(wideResults, narrowResults);
+    return wideResults;
+  };
+
+  SmallVector<Value> results;
+  if (alongLanes || reduction.empty()) {
+    SmallVector<Value> initial;
+    for (Value value : neutral)
+      initial.push_back(width ? broadcast(value) : value);
+    results = nest(0, initial);
+  } else {
+    // The lanes are ours: no outer ones while the loops are emitted.
+    LaneGuard none(*this, "", 0, {});
+    SmallVector<Value> initial;
+    for (Value value : neutral)
+      initial.push_back(splat(value, schedule.lanes));
+    for (Value value : neutral)
+      initial.push_back(splat(value, schedule.tailLanes));
+    SmallVector<Value> carried = nest(0, initial);
+    SmallVector<Value> wide(carried.begin(), carried.begin() + count);
+    SmallVector<Value> narrowed(carried.begin() + count, carried.end());
+    auto halve = [&](ArrayRef<Value> values, int64_t lanes) {
+      SmallVector<Value> low, high;
+      for (Value value : values) {
+        SmallVector<int64_t> lower(lanes / 2), upper(lanes / 2);
+        std::iota(lower.begin(), lower.end(), 0);
+        std::iota(upper.begin(), upper.end(), lanes / 2);
+        low.push_back(
+            vector::ShuffleOp::create(*b, loc, value, value, lower));
+        high.push_back(
+            vector::ShuffleOp::create(*b, loc, value, value, upper));
+      }
+      return combine(low, high);
+    };
+    int64_t lanes = schedule.lanes;
+    for (; lanes > schedule.tailLanes; lanes /= 2)
+      wide = halve(wide, lanes);
+    results = combine(wide, narrowed);
+    for (; lanes > 1; lanes /= 2)
+      results = halve(results, lanes);
+    for (Value &result : results)
+      result = vector::ExtractOp::create(*b, loc, result, int64_t(0));
+  }
+
+  // All results of the reduction are known at this position now.
+  for (unsigned number = 0; number < count; ++number) {
+    std::string id = key(op.getResult(number), index);
+    scopes.back().values[width ? id : id + "|scalar"] = results[number];
+  }
+  return results[resultNumber];
+}
+
+//===----------------------------------------------------------------------===//
+// The kernel
+//===----------------------------------------------------------------------===//
+
+static SymExpr product(ArrayRef<SymExpr> sizes) {
+  SymExpr result(1);
+  for (const SymExpr &size : sizes)
+    result = result * size;
+  return result;
+}
+
+/// The position in the space, from those of the loops.
+KernelEmitter::Index KernelEmitter::spaceIndex(ArrayRef<SymExpr> loopIndex) {
+  Index index(space.size());
+  for (auto [position, dims] : llvm::zip_equal(loopIndex, schedule.dims)) {
+    SmallVector<SymExpr> sizes;
+    for (int64_t dim : dims)
+      sizes.push_back(space[dim]);
+    for (auto [dim, part] :
+         llvm::zip_equal(dims, delinearize(position, sizes, ranges)))
+      index[dim] = part;
+  }
+  return index;
+}
+
+void KernelEmitter::storeRoot(unsigned result, const Index &index) {
+  Value root = body.getTerminator()->getOperand(result);
+  auto type = cast<graph::TensorType>(kernelOp.getResult(result).getType());
+  Value value = eval(root, index);
+  store(kernelOp.getInputs().size() + result, value, offsetIn(type, index));
+}
+
+void KernelEmitter::emitRow(ArrayRef<SymExpr> rowIndex) {
+  SmallVector<SymExpr> loopIndex(rowIndex);
+  size_t last = schedule.loops.size() - 1;
+  bool hasLanes =
+      schedule.vectorRoots && schedule.loops.size() > rowIndex.size();
+  for (size_t loop = rowIndex.size(); loop < schedule.loops.size(); ++loop) {
+    std::string symbol =
+        hasLanes && loop == last ? "v" : "i" + std::to_string(loop);
+    ranges[symbol] = schedule.loops[loop];
+    loopIndex.push_back(SymExpr::symbol(symbol));
+  }
+  Index full = spaceIndex(loopIndex);
+  SymExpr spaceSize = product(space);
+  SymExpr rowPosition = linearize(ArrayRef(full).take_front(rows),
+                                  ArrayRef(space).take_front(rows));
+
+  SmallVector<std::pair<unsigned, Index>> fullRoots;
+  for (unsigned result = 0; result < kernelOp.getNumResults(); ++result) {
+    SmallVector<SymExpr> sizes =
+        cast<graph::TensorType>(kernelOp.getResult(result).getType())
+            .getSizeExprs();
+    if (hasLanes && product(sizes) == spaceSize) {
+      Index index = ArrayRef(sizes) == ArrayRef(space)
+                        ? full
+                        : delinearize(linearize(full, space), sizes, ranges);
+      fullRoots.emplace_back(result, index);
+      prefetch(body.getTerminator()->getOperand(result), index);
+      continue;
+    }
+    storeRoot(result, delinearize(rowPosition, sizes, ranges));
+  }
+  if (fullRoots.empty())
+    return;
+
+  std::function<void(size_t)> nest = [&](size_t loop) {
+    for (auto &[result, index] : fullRoots)
+      prefetch(body.getTerminator()->getOperand(result), index);
+    Value extent = scalarOf(schedule.loops[loop]);
+    if (loop < last) {
+      emitLoop(*b, loc, constant(0), extent, constant(1), {},
+               [&](Value variable, ValueRange) {
+                 ScopeGuard scope(*this);
+                 const std::string &symbol = loopIndex[loop].name();
+                 symbolValues[symbol] = variable;
+                 nest(loop + 1);
+                 symbolValues.erase(symbol);
+                 return SmallVector<Value>();
+               });
+      return;
+    }
+    laneLoop("v", constant(0), extent, schedule.loops[loop].asInteger(), {},
+             [&](ValueRange) {
+               for (auto &[result, index] : fullRoots)
+                 storeRoot(result, index);
+               return SmallVector<Value>();
+             },
+             nullptr);
+  };
+  nest(rowIndex.size());
+}
+
+FailureOr<func::FuncOp> KernelEmitter::emit(OpBuilder &builder,
+                                            StringRef name) {
+  OpBuilder::InsertionGuard guard(builder);
+  b = &builder;
+  MLIRContext *context = builder.getContext();
+  Type pointer = LLVM::LLVMPointerType::get(context);
+  Type i64 = builder.getI64Type();
+  auto function = func::FuncOp::create(
+      builder, loc, name,
+      builder.getFunctionType({pointer, pointer, i64, i64, pointer}, {i64}));
+  Block *entry = function.addEntryBlock();
+  builder.setInsertionPointToStart(entry);
+  ScopeGuard scope(*this);
+
+  auto element = [&](Value array, int64_t number, Type type) -> Value {
+    Value at = LLVM::GEPOp::create(
+        builder, loc, pointer, type, array,
+        ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(static_cast<int32_t>(number))});
+    return LLVM::LoadOp::create(builder, loc, type, at, 8);
+  };
+  int64_t bufferCount = kernelOp.getInputs().size() + kernelOp.getNumResults();
+  for (int64_t number = 0; number < bufferCount; ++number)
+    buffers.push_back(element(entry->getArgument(0), number, pointer));
+  for (auto [number, symbol] : llvm::enumerate(kernelOp.getSymbols())) {
+    SymExpr expr = cast<graph::ExprAttr>(symbol).getExpr();
+    Value value = element(entry->getArgument(1), number, i64);
+    if (expr.isSymbol())
+      symbolValues[expr.name()] = value;
+    else
+      scopes.back().scalars[expr.str()] = value;
+  }
+  Value begin = entry->getArgument(2), end = entry->getArgument(3);
+  scratch = entry->getArgument(4);
+  bool hasChecks = false;
+  kernelOp.walk([&](cf::AssertOp) { hasChecks = true; });
+  if (hasChecks) {
+    status = LLVM::AllocaOp::create(builder, loc, pointer, i64, constant(1), 8);
+    LLVM::StoreOp::create(builder, loc, constant(0), status, 8);
+  }
+
+  if (schedule.flat) {
+    ranges["v"] = schedule.loops[0];
+    SmallVector<SymExpr> loopIndex{SymExpr::symbol("v")};
+    Index full = spaceIndex(loopIndex);
+    SmallVector<Index> indices;
+    for (unsigned result = 0; result < kernelOp.getNumResults(); ++result) {
+      SmallVector<SymExpr> sizes =
+          cast<graph::TensorType>(kernelOp.getResult(result).getType())
+              .getSizeExprs();
+      indices.push_back(ArrayRef(sizes) == ArrayRef(space)
+                            ? full
+                            : delinearize(linearize(full, space), sizes,
+                                          ranges));
+      prefetch(body.getTerminator()->getOperand(result), indices.back());
+    }
+    laneLoop("v", begin, end, std::nullopt, {},
+             [&](ValueRange) {
+               for (auto [result, index] : llvm::enumerate(indices))
+                 storeRoot(result, index);
+               return SmallVector<Value>();
+             },
+             nullptr);
+  } else if (schedule.rowLoops == 0) {
+    emitRow({});
+  } else if (schedule.trial) {
+    SmallVector<SymExpr> open;
+    for (int64_t loop = 0; loop < schedule.rowLoops; ++loop) {
+      std::string symbol = "i" + std::to_string(loop);
+      ranges[symbol] = schedule.loops[loop];
+      symbolValues[symbol] = begin;
+      rowSymbols.insert(symbol);
+      open.push_back(SymExpr::symbol(symbol));
+    }
+    emitRow(open);
+  } else {
+    ArrayRef<SymExpr> rowSizes =
+        ArrayRef(schedule.loops).take_front(schedule.rowLoops);
+    ranges["row"] = product(rowSizes);
+    emitLoop(builder, loc, begin, end, constant(1), {},
+             [&](Value variable, ValueRange) {
+               ScopeGuard rowScope(*this);
+               symbolValues["row"] = variable;
+               rowSymbols.insert("row");
+               emitRow(delinearize(SymExpr::symbol("row"), rowSizes, ranges));
+               symbolValues.erase("row");
+               return SmallVector<Value>();
+             });
+  }
+
+  Value result = hasChecks
+                     ? LLVM::LoadOp::create(builder, loc, i64, status, 8)
+                           .getResult()
+                     : constant(0);
+  func::ReturnOp::create(builder, loc, result);
+  if (failed) {
+    function.erase();
+    return failure();
+  }
+  return function;
+}

@@ -1,0 +1,190 @@
+//===- KernelEmitter.h - From a kernel's body to loops ------------*- C++ -*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Emits one function of scf, arith, math and vector operations (and LLVM loads
+// and stores) for one `intarsia.kernel`. Emission is demand-driven: a result at
+// a symbolic position asks for its operands at theirs, views change positions
+// only, and a reduction that is needed at a position that does not vary along
+// the lanes is computed by a loop of its own, once, where the position is
+// known. Whether a schedule is good is a matter of speed alone: any schedule
+// gives the right values.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef INTARSIA_PASSES_CPU_KERNELEMITTER_H
+#define INTARSIA_PASSES_CPU_KERNELEMITTER_H
+
+#include "dialects/Graph/Graph.h"
+#include "passes/Kernel/Body.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace intarsia::cpu {
+
+/// How the iteration space of a kernel becomes loops.
+struct Schedule {
+  /// Sizes of the loops, outermost first.
+  llvm::SmallVector<SymExpr> loops;
+  /// For each loop, the dimensions of the space that it runs over, as one.
+  llvm::SmallVector<llvm::SmallVector<int64_t>> dims;
+  /// The leading loops, whose product is the parallel loop.
+  int64_t rowLoops = 0;
+  /// The single loop is the parallel loop, run along lanes from begin to end.
+  bool flat = false;
+  /// Results of the whole space are stored along lanes of the last loop.
+  bool vectorRoots = true;
+  /// Elements a vector iteration handles, and those of the remainder loop.
+  int64_t lanes = 1, tailLanes = 1;
+  /// Emit for the sake of the observations only: the row loops' variables are
+  /// left open.
+  bool trial = false;
+
+  /// Reads what the schedule pass decided.
+  static Schedule fromDecisions(graph::KernelOp kernel);
+};
+
+/// On a `linalg.generic`: a dear value that several passes over a row need is
+/// kept in scratch memory.
+inline constexpr llvm::StringLiteral cachedAttrName = "intarsia.cached";
+
+/// What a trial emission saw; what schedules are decided on.
+struct Observations {
+  /// Offsets of loads and stores, in elements, and positions that are needed as
+  /// values (in conditions and scalar bodies).
+  llvm::SmallVector<SymExpr> offsets, conditions;
+  struct DearValue {
+    mlir::Operation *op = nullptr;
+    llvm::SmallVector<int64_t> loops; // lane loops that need it
+  };
+  /// Dear values evaluated along lanes, by operation and position.
+  llvm::StringMap<DearValue> dearValues;
+  /// Transcendental operations in the code.
+  int64_t dearOps = 0;
+};
+
+class KernelEmitter {
+public:
+  KernelEmitter(graph::KernelOp kernelOp, const Schedule &schedule);
+
+  /// Emits `func.func @name` at the builder's insertion point, as
+  /// KernelABI.h describes it. Fails with a diagnostic on a body outside the
+  /// language of passes/Lower/Lowering.h.
+  mlir::FailureOr<mlir::func::FuncOp> emit(mlir::OpBuilder &builder,
+                                           llvm::StringRef name);
+
+  const Observations &observations() const { return observed; }
+  /// Bytes of scratch memory; 0 when none.
+  const SymExpr &scratchBytes() const { return scratchSize; }
+  /// Texts of the run-time checks, in the order of their numbers from 1.
+  llvm::ArrayRef<std::string> messages() const { return checkMessages; }
+
+private:
+  using Index = llvm::SmallVector<SymExpr>;
+
+  mlir::Value eval(mlir::Value tensor, const Index &index);
+  mlir::Value evalUncached(mlir::Value tensor, const Index &index);
+  mlir::Value evalPointwise(mlir::linalg::GenericOp op, const Index &index);
+  mlir::Value evalReduction(mlir::linalg::GenericOp op, unsigned result,
+                            const Index &index);
+  mlir::Value evalGuarded(llvm::ArrayRef<std::pair<SymExpr, SymExpr>> inRange,
+                          mlir::Type element,
+                          llvm::function_ref<mlir::Value()> inside,
+                          llvm::function_ref<mlir::Value()> outside);
+  llvm::SmallVector<mlir::Value>
+  emitScalars(mlir::Block &body, mlir::ValueRange arguments,
+              const Index *position);
+  mlir::Value emitExtract(mlir::tensor::ExtractOp op, const Index &index);
+  void emitCheck(mlir::Operation *op, mlir::Value condition);
+
+  /// Computes, before a lane loop, what does not vary along its lanes and
+  /// would cost a loop of its own inside.
+  void prefetch(mlir::Value tensor, const Index &index);
+
+  using LaneBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+      mlir::ValueRange carried)>;
+  /// Runs `body` along lanes of `symbol` in [begin, end); vector carried
+  /// values are narrowed by `narrow` between the main and the remainder loop.
+  llvm::SmallVector<mlir::Value>
+  laneLoop(const std::string &symbol, mlir::Value begin, mlir::Value end,
+           std::optional<int64_t> extent, llvm::ArrayRef<mlir::Value> initial,
+           LaneBody body,
+           llvm::function_ref<llvm::SmallVector<mlir::Value>(
+               mlir::ValueRange, int64_t)>
+               narrow);
+
+  void storeRoot(unsigned result, const Index &index);
+  void emitRow(llvm::ArrayRef<SymExpr> rowIndex);
+  Index spaceIndex(llvm::ArrayRef<SymExpr> loopIndex);
+
+  mlir::Value load(unsigned buffer, mlir::Type element, const SymExpr &offset);
+  void store(unsigned buffer, mlir::Value value, const SymExpr &offset);
+  mlir::Value loadAt(mlir::Value base, mlir::Type element,
+                     const SymExpr &offset);
+  void storeAt(mlir::Value base, mlir::Value value, const SymExpr &offset);
+
+  mlir::Value scalarOf(const SymExpr &expr);
+  mlir::Value vectorOf(const SymExpr &expr);
+  mlir::Value broadcast(mlir::Value value);
+  mlir::Value constant(int64_t value);
+  mlir::Value outerScalar(mlir::Value value);
+  bool variesAlongLanes(const SymExpr &expr) const;
+  bool variesAlongLanes(const Index &index) const;
+  bool isAvailable(const SymExpr &expr) const;
+  SymExpr opaque(mlir::Value value);
+  std::string key(mlir::Value tensor, const Index &index) const;
+  mlir::FailureOr<SymExpr> indexExpr(mlir::Value index) const;
+  mlir::Type laned(mlir::Type scalar) const;
+  mlir::Value stepVector();
+  void fail(mlir::Operation *op, const llvm::Twine &why);
+
+  struct Scope {
+    llvm::StringMap<mlir::Value> values;
+    llvm::StringMap<mlir::Value> scalars, vectors;
+  };
+  struct ScopeGuard;
+  struct LaneGuard;
+
+  graph::KernelOp kernelOp;
+  mlir::Block &body;
+  const Schedule &schedule;
+  Observations observed;
+  mlir::OpBuilder *b = nullptr;
+  mlir::Location loc;
+  bool failed = false;
+
+  llvm::SmallVector<SymExpr> space;
+  int64_t rows = 0;
+  kernel::Ranges ranges;
+
+  llvm::SmallVector<Scope, 8> scopes;
+  llvm::StringMap<mlir::Value> symbolValues; // scalars, by symbol
+  llvm::StringMap<mlir::Value> vectorSymbols;
+  llvm::StringSet<> rowSymbols; // the position of the row
+  llvm::SmallVector<mlir::Value> buffers;
+  mlir::Value scratch, status;
+  int64_t nextSymbol = 0;
+
+  // The lanes that are being emitted; `width` 0: none.
+  std::string laneSymbol;
+  int64_t width = 0;
+  mlir::Value mask;
+  bool guarded = false;
+  int64_t branchDepth = 0;
+  int64_t laneLoopCount = 0, currentLaneLoop = -1;
+
+  // Scratch memory for cached values.
+  llvm::StringMap<SymExpr> cacheOffsets; // bytes
+  llvm::StringSet<> cacheFilled, cachePending;
+  SymExpr scratchSize;
+  llvm::SmallVector<std::string> checkMessages;
+};
+
+} // namespace intarsia::cpu
+
+#endif // INTARSIA_PASSES_CPU_KERNELEMITTER_H

@@ -1,0 +1,206 @@
+//===- MathCoefficients.h - Polynomials of the math emitters ------*- C++
+//-*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Minimax polynomials, lowest power first, made by tools/fit-math/fit.py: see
+// there what each approximates. F32 and F64 name the format that they are
+// evaluated in; a Short one is evaluated in f64 for a result in f32. The
+// comment is the largest relative error of the result.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef INTARSIA_PASSES_CPU_MATHCOEFFICIENTS_H
+#define INTARSIA_PASSES_CPU_MATHCOEFFICIENTS_H
+
+namespace intarsia::coefficients {
+
+/// 2^-31.0
+inline constexpr double expF32[] = {
+    0x1.0000000000000p-1, 0x1.5555540000000p-3,  0x1.5554ea0000000p-5,
+    0x1.1113a40000000p-7, 0x1.6d4bfe0000000p-10, 0x1.9c84dc0000000p-13,
+};
+
+/// 2^-56.8
+inline constexpr double expF64[] = {
+    0x1.0000000000001p-1,  0x1.5555555555557p-3,  0x1.5555555554b26p-5,
+    0x1.11111111105c5p-7,  0x1.6c16c16fce1c2p-10, 0x1.a01a01a94a1ffp-13,
+    0x1.a019ef43d3c77p-16, 0x1.71de089ac7697p-19, 0x1.280cdbabde8eep-22,
+    0x1.af445f76b6597p-26, 0x1.c0f40a5c18dbfp-30,
+};
+
+/// 2^-27.5
+inline constexpr double exp2F32[] = {
+    0x1.62e4320000000p-1, 0x1.ebfbe60000000p-3,  0x1.c6ada60000000p-5,
+    0x1.3b21cc0000000p-7, 0x1.5fc0b60000000p-10, 0x1.4bae8e0000000p-13,
+};
+
+/// 2^-58.9
+inline constexpr double exp2F64[] = {
+    0x1.62e42fefa39efp-1,  0x1.ebfbdff82c58ep-3,  0x1.c6b08d704a1c2p-5,
+    0x1.3b2ab6fba5266p-7,  0x1.5d87fe787a440p-10, 0x1.430912f6db57fp-13,
+    0x1.ffcbfd22ff28ap-17, 0x1.62c02a178b522p-20, 0x1.b523904de6de8p-24,
+    0x1.e4ad71a1c853ap-28, 0x1.ebd3903e1f135p-32, 0x1.f859d8611b4a5p-36,
+};
+
+/// 2^-30.8
+inline constexpr double logF32[] = {
+    0x1.5555580000000p-2,  -0x1.ffffe40000000p-3, 0x1.9996f00000000p-3,
+    -0x1.55616a0000000p-3, 0x1.2502a60000000p-3,  -0x1.fd73f80000000p-4,
+    0x1.b74f8c0000000p-4,  -0x1.b042360000000p-4, 0x1.f048660000000p-4,
+    -0x1.3c226e0000000p-4,
+};
+
+/// 2^-59.5
+inline constexpr double logAtanhF64[] = {
+    0x1.5555555555592p-1, 0x1.999999997ff55p-2, 0x1.24924941dca10p-2,
+    0x1.c71c5218a6424p-3, 0x1.74663bfeb13b0p-3, 0x1.39a2012049edap-3,
+    0x1.2f02c709ad455p-3,
+};
+
+/// 2^-44.9
+inline constexpr double logAtanhShortF64[] = {
+    0x1.555555561d877p-1, 0x1.999996ab2461fp-2, 0x1.24941130ebb62p-2,
+    0x1.c62b508c2248cp-3, 0x1.91124848e355fp-3,
+};
+
+/// 2^-31.8
+inline constexpr double expShortF64[] = {
+    0x1.0000002e4ad6ap-1, 0x1.555555a78620ep-3,  0x1.55549d0f675acp-5,
+    0x1.11101b523d4c3p-7, 0x1.6d85323b05d2ep-10, 0x1.a2a6359bf5d31p-13,
+};
+
+/// 2^-28.5
+inline constexpr double exp2ShortF64[] = {
+    0x1.62e4311af3789p-1, 0x1.ebfbe2cf62875p-3,  0x1.c6ae6e579b54cp-5,
+    0x1.3b2705c75ec99p-7, 0x1.5f7484b26e6a9p-10, 0x1.47101598102dbp-13,
+};
+
+/// 2^-27.6
+inline constexpr double sinF32[] = {
+    -0x1.5555420000000p-3,
+    0x1.1105fe0000000p-7,
+    -0x1.98d93c0000000p-13,
+};
+
+/// 2^-32.6
+inline constexpr double cosF32[] = {
+    0x1.5555480000000p-5,
+    -0x1.6c0af40000000p-10,
+    0x1.9991200000000p-16,
+};
+
+/// 2^-37.1
+inline constexpr double sinShortF64[] = {
+    -0x1.5555554a74191p-3,
+    0x1.11110700854cfp-7,
+    -0x1.a00e621bb28acp-13,
+    0x1.6c8f6826abf8ep-19,
+};
+
+/// 2^-32.6
+inline constexpr double cosShortF64[] = {
+    0x1.555548332dbf5p-5,
+    -0x1.6c0b11e11f444p-10,
+    0x1.99994a381a7a6p-16,
+};
+
+/// 2^-57.4
+inline constexpr double sinF64[] = {
+    -0x1.5555555555544p-3, 0x1.111111110f0c6p-7,   -0x1.a01a019b17d3ap-13,
+    0x1.71de349d6f8dfp-19, -0x1.ae5dba96d9c31p-26, 0x1.5d6127592f608p-33,
+};
+
+/// 2^-63.4
+inline constexpr double cosF64[] = {
+    0x1.5555555555547p-5,   -0x1.6c16c16c14776p-10, 0x1.a01a019bb891dp-16,
+    -0x1.27e4f7572ba73p-22, 0x1.1ee9734df4f6ep-29,  -0x1.8f70a8e80e353p-37,
+};
+
+/// 2^-29.4
+inline constexpr double erfSmallF32[] = {
+    0x1.06eba80000000p-3,  -0x1.81273e0000000p-2, 0x1.ce2ce60000000p-4,
+    -0x1.b7f71a0000000p-6, 0x1.53f2240000000p-8,  -0x1.a3515e0000000p-11,
+    0x1.4771fe0000000p-14,
+};
+
+/// 2^-29.6
+inline constexpr double erfSmallShortF64[] = {
+    0x1.06eba7f24a56ep-3,  -0x1.81273de9de487p-2, 0x1.ce2cf75d51572p-4,
+    -0x1.b7f90f2376676p-6, 0x1.5405c2d6555cfp-8,  -0x1.a3f77d5225f14p-11,
+    0x1.496b8a0924968p-14,
+};
+
+/// 2^-56.0
+inline constexpr double erfSmallF64[] = {
+    0x1.06eba8214db68p-3,   -0x1.812746b03799dp-2,  0x1.ce2f21a03f8b9p-4,
+    -0x1.b82ce311a979ap-6,  0x1.565bcceed921bp-8,   -0x1.c02daeb68f458p-11,
+    0x1.f9a2969c6d387p-14,  -0x1.f4c82c6e85e97p-17, 0x1.b96b2ffefc714p-20,
+    -0x1.5b8b184f08452p-23, 0x1.d3d18c1fa9055p-27,  -0x1.a210acdd30fa2p-31,
+};
+
+/// 2^-29.8
+inline constexpr double erfTailF32[] = {
+    -0x1.025f760000000p-11, -0x1.a044860000000p+0, -0x1.d75f520000000p-1,
+    -0x1.30a44e0000000p-3,  0x1.0217500000000p-5,  -0x1.16b02a0000000p-8,
+    0x1.19ee8a0000000p-12,
+};
+
+/// 2^-30.3
+inline constexpr double erfcShortF64[] = {
+    0x1.3ccda0b615e1fp+0,  -0x1.1f367479bcbc2p-3, 0x1.d5f25cae03eeep-9,
+    0x1.51009bafd250dp-4,  -0x1.bda98465de67dp-4, 0x1.7a1f4fd869439p-4,
+    -0x1.e0ba188b3b3ecp-5, 0x1.cfca5a1895497p-6,  -0x1.42455ec33ad4ap-7,
+    0x1.e0129b0bad844p-10, 0x1.0cf66d6e7701dp-11, -0x1.a32a337f97fe9p-13,
+};
+
+/// 2^-61.0
+inline constexpr double erfTailF64[] = {
+    0x1.3ccda0b5d104ap+0,   -0x1.1f36768e2f443p-3,  0x1.d5f2505e5f198p-9,
+    0x1.51014a68b68a0p-4,   -0x1.bdaa56344efe5p-4,  0x1.7a0cccff1a601p-4,
+    -0x1.e112a81533ad0p-5,  0x1.cf04fa27fde95p-6,   -0x1.47412e68fa5f0p-7,
+    0x1.60fdeb1e4b61ap-10,  -0x1.97d23e2593f5cp-13, -0x1.61f493d69e9e5p-11,
+    -0x1.fd8edf0e95485p-14,
+};
+
+/// 2^-31.2
+inline constexpr double tanhF32[] = {
+    -0x1.5555520000000p-2, 0x1.110f600000000p-3,  -0x1.b995060000000p-5,
+    0x1.5d4a920000000p-6,  -0x1.b5c1920000000p-8,
+};
+
+/// 2^-31.4
+inline constexpr double tanhShortF64[] = {
+    -0x1.555551014d418p-2, 0x1.110f21c68cf26p-3,  -0x1.b98acf1e9da19p-5,
+    0x1.5cf2619a29eb8p-6,  -0x1.b3a735df089f3p-8,
+};
+
+/// 2^-63.0
+inline constexpr double tanhF64[] = {
+    -0x1.5555555555554p-2,  0x1.1111111110ebep-3,   -0x1.ba1ba1b9ee7cdp-5,
+    0x1.664f4875112e6p-6,   -0x1.226e32f3d5e69p-7,  0x1.d6d3471e7dd3fp-9,
+    -0x1.7d994c109f2ffp-10, 0x1.34d94e3e7f98fp-11,  -0x1.ed2e642c649d4p-13,
+    0x1.6946be30d612cp-14,  -0x1.674145c482934p-16,
+};
+
+/// 2^-31.2
+inline constexpr double atanShortF64[] = {
+    -0x1.5555510455660p-2, 0x1.9997e04a0c6c1p-3,  -0x1.247374e31d811p-3,
+    0x1.c4f1f4747deebp-4,  -0x1.68e7486ba9a4fp-4, 0x1.1423756ff7feap-4,
+    -0x1.6e1b971f728a5p-5, 0x1.714e81e519422p-6,  -0x1.df9d8ba163815p-8,
+    0x1.23fe74bdb5cedp-10,
+};
+
+/// 2^-35.8
+inline constexpr double asinShortF64[] = {
+    0x1.55555605c3549p-3, 0x1.3332aa0c29de7p-4, 0x1.6ddabec5a20bfp-5,
+    0x1.ed5d323db2b1fp-6, 0x1.931ef9154c049p-6, 0x1.ec2c295d4e9a1p-8,
+    0x1.1bd167aeba2c9p-5,
+};
+
+} // namespace intarsia::coefficients
+
+#endif // INTARSIA_PASSES_CPU_MATHCOEFFICIENTS_H

@@ -1,0 +1,459 @@
+//===- FuseDecide.cpp - Decide which kernels become one ---------------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Implements `fuse-decide`: puts kernels into groups, each of which `fuse-apply`
+// makes one kernel. The rule is `Decider::worthFusing`; whether a group can be
+// one operation in the program's order at all is `Decider::canBeOne`.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Fuse/FuseGraph.h"
+#include "passes/Kernel/Body.h"
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace intarsia;
+using namespace intarsia::fuse;
+using namespace intarsia::kernel;
+
+namespace intarsia {
+#define GEN_PASS_DEF_FUSEDECIDE
+#include "passes/Passes.h.inc"
+} // namespace intarsia
+
+namespace {
+
+SymExpr product(ArrayRef<SymExpr> sizes) {
+  SymExpr result(1);
+  for (const SymExpr &size : sizes)
+    result = result * size;
+  return result;
+}
+
+/// Where a kernel reads one of its inputs: the row-major position, over the
+/// variables d0, d1, ... of the kernel's space; nullopt when it is computed
+/// from data.
+struct Access {
+  unsigned input;
+  std::optional<SymExpr> position;
+};
+
+/// What fusion needs to know of one kernel.
+struct KernelFacts {
+  SmallVector<SymExpr> space;
+  int64_t rows = 0;
+  bool reducesRows = false;    // along the space's trailing dimensions
+  bool reducesOtherwise = false;
+  bool dear = false;
+  int64_t opCount = 0;
+  SmallVector<Access> accesses;
+};
+
+/// Finds the accesses of a kernel, from its results backwards.
+class AccessWalk {
+public:
+  AccessWalk(graph::KernelOp kernelOp, KernelFacts &facts)
+      : facts(facts), body(kernelOp.getBody().front()) {
+    SmallVector<SymExpr> position;
+    for (auto [dim, size] : llvm::enumerate(facts.space)) {
+      std::string symbol = "d" + std::to_string(dim);
+      ranges[symbol] = size;
+      position.push_back(SymExpr::symbol(symbol));
+    }
+    SymExpr spaceSize = product(facts.space);
+    for (auto [value, result] : llvm::zip_equal(
+             body.getTerminator()->getOperands(), kernelOp.getResults())) {
+      SmallVector<SymExpr> sizes =
+          cast<graph::TensorType>(result.getType()).getSizeExprs();
+      SymExpr at =
+          product(sizes) == spaceSize
+              ? linearize(position, facts.space)
+              : linearize(ArrayRef(position).take_front(facts.rows),
+                          ArrayRef(facts.space).take_front(facts.rows));
+      visit(value, delinearize(at, sizes, ranges));
+    }
+  }
+
+private:
+  void visit(Value tensor, ArrayRef<SymExpr> index) {
+    std::string key = std::to_string(
+        reinterpret_cast<uintptr_t>(tensor.getAsOpaquePointer()));
+    for (const SymExpr &expr : index)
+      key += "|" + expr.str();
+    if (!seen.insert(key).second)
+      return;
+    if (auto argument = dyn_cast<BlockArgument>(tensor)) {
+      facts.accesses.push_back(
+          {argument.getArgNumber(), linearize(index, sizesOf(tensor))});
+      return;
+    }
+    Operation *op = tensor.getDefiningOp();
+    if (std::optional<SmallVector<SymExpr>> source =
+            sourceIndex(op, index, ranges))
+      return visit(op->getOperand(0), *source);
+    if (auto concat = dyn_cast<tensor::ConcatOp>(op)) {
+      SymExpr start;
+      for (Value input : concat.getInputs()) {
+        SmallVector<SymExpr> shifted(index);
+        shifted[concat.getDim()] = index[concat.getDim()] - start;
+        start = start + sizesOf(input)[concat.getDim()];
+        visit(input, shifted);
+      }
+      return;
+    }
+    if (auto pad = dyn_cast<tensor::PadOp>(op)) {
+      SmallVector<SymExpr> source(index);
+      for (auto [at, low] : llvm::zip_equal(source, pad.getMixedLowPad()))
+        at = at - exprOfFold(low);
+      return visit(pad.getSource(), source);
+    }
+    auto generic = dyn_cast<linalg::GenericOp>(op);
+    if (!generic)
+      return;
+    SmallVector<SymExpr> position(index);
+    if (generic.getNumReductionLoops() > 0)
+      position = reductionPosition(
+          generic, cast<OpResult>(tensor).getResultNumber(), index);
+    for (OpOperand *input : generic.getDpsInputOperands())
+      if (isa<RankedTensorType>(input->get().getType()))
+        visit(input->get(),
+              applyMap(generic.getMatchingIndexingMap(input), position));
+    generic->walk(
+        [&](tensor::ExtractOp extract) { visitAnywhere(extract.getTensor()); });
+  }
+
+  SmallVector<SymExpr> reductionPosition(linalg::GenericOp generic,
+                                         unsigned result,
+                                         ArrayRef<SymExpr> index) {
+    SmallVector<SymExpr> position(generic.getNumLoops());
+    AffineMap out =
+        generic.getMatchingIndexingMap(generic.getDpsInitOperand(result));
+    for (auto [expr, at] : llvm::zip_equal(out.getResults(), index))
+      position[cast<AffineDimExpr>(expr).getPosition()] = at;
+    OpOperand *input = generic.getDpsInputOperand(0);
+    SmallVector<SymExpr> sizes = sizesOf(input->get());
+    bool isSpace = ArrayRef(sizes) == ArrayRef(facts.space) &&
+                   static_cast<int64_t>(index.size()) == facts.rows;
+    for (auto [loop, kind] :
+         llvm::enumerate(generic.getIteratorTypesArray())) {
+      if (kind != utils::IteratorType::reduction)
+        continue;
+      std::string symbol = isSpace ? "d" + std::to_string(loop)
+                                   : "q" + std::to_string(fresh++);
+      ranges.try_emplace(symbol, sizes[loop]);
+      position[loop] = SymExpr::symbol(symbol);
+    }
+    return position;
+  }
+
+  /// All inputs that `tensor` is computed from may be read anywhere.
+  void visitAnywhere(Value tensor) {
+    if (auto argument = dyn_cast<BlockArgument>(tensor)) {
+      facts.accesses.push_back({argument.getArgNumber(), std::nullopt});
+      return;
+    }
+    if (Operation *op = tensor.getDefiningOp())
+      for (Value operand : op->getOperands())
+        if (isa<RankedTensorType>(operand.getType()))
+          visitAnywhere(operand);
+  }
+
+  KernelFacts &facts;
+  Block &body;
+  Ranges ranges;
+  llvm::StringSet<> seen;
+  int64_t fresh = 0;
+};
+
+struct Group {
+  SmallVector<int64_t> members; // nodes, sorted
+  SmallVector<SymExpr> space;
+  int64_t rows = 0;
+  bool reducesRows = false, reducesOtherwise = false;
+  int64_t opCount = 0;
+  SymExpr spaceSize() const { return product(space); }
+  SymExpr rowSize() const { return product(ArrayRef(space).take_front(rows)); }
+};
+
+class Decider {
+public:
+  Decider(Block &block, int64_t maxOps) : order(block), maxOps(maxOps) {
+    for (Operation *op : order.operations())
+      if (auto kernelOp = dyn_cast<graph::KernelOp>(op))
+        addKernel(kernelOp);
+  }
+
+  void run() {
+    for (Operation *op : order.operations()) {
+      auto kernelOp = dyn_cast<graph::KernelOp>(op);
+      if (!kernelOp)
+        continue;
+      for (Value input : kernelOp.getInputs())
+        if (graph::KernelOp producer = producerOf(input);
+            producer && producer->getBlock() == kernelOp->getBlock())
+          tryFuse(producer, kernelOp);
+    }
+  }
+
+  /// Marks the kernels of each group of more than one.
+  int64_t annotate() {
+    int64_t number = 0;
+    for (auto &[first, group] : groups) {
+      if (group.members.size() < 2)
+        continue;
+      Builder builder(order.operations()[first]->getContext());
+      SmallVector<Attribute> sizes;
+      for (const SymExpr &size : group.space)
+        sizes.push_back(graph::ExprAttr::get(builder.getContext(), size));
+      NamedAttrList decisions;
+      decisions.set("space", builder.getArrayAttr(sizes));
+      decisions.set("rows", builder.getI64IntegerAttr(group.rows));
+      for (int64_t member : group.members) {
+        auto kernelOp = cast<graph::KernelOp>(order.operations()[member]);
+        kernelOp->setAttr(groupAttrName, builder.getI64IntegerAttr(number));
+        kernelOp.setDecisionsAttr(
+            decisions.getDictionary(builder.getContext()));
+      }
+      ++number;
+    }
+    return number;
+  }
+
+private:
+  void addKernel(graph::KernelOp kernelOp) {
+    KernelFacts facts;
+    DictionaryAttr decisions = kernelOp.getDecisionsAttr();
+    for (Attribute size : cast<ArrayAttr>(decisions.get("space")))
+      facts.space.push_back(cast<graph::ExprAttr>(size).getExpr());
+    facts.rows = cast<IntegerAttr>(decisions.get("rows")).getInt();
+    bool isRowKernel = facts.rows < static_cast<int64_t>(facts.space.size());
+    for (Operation &op : kernelOp.getBody().front()) {
+      if (reduces(&op))
+        (isRowKernel ? facts.reducesRows : facts.reducesOtherwise) = true;
+      op.walk([&](Operation *inner) { facts.dear |= isDear(inner); });
+      ++facts.opCount;
+    }
+    AccessWalk(kernelOp, facts);
+    int64_t node = order.indexOf(kernelOp);
+    Group group;
+    group.members = {node};
+    group.space = facts.space;
+    group.rows = facts.rows;
+    group.reducesRows = facts.reducesRows;
+    group.reducesOtherwise = facts.reducesOtherwise;
+    group.opCount = facts.opCount;
+    groups[node] = group;
+    groupOf[node] = node;
+    kernelFacts[node] = std::move(facts);
+  }
+
+  graph::KernelOp kernelAt(int64_t node) {
+    return cast<graph::KernelOp>(order.operations()[node]);
+  }
+
+  void tryFuse(graph::KernelOp producer, graph::KernelOp consumer) {
+    int64_t first = groupOf[order.indexOf(producer)];
+    int64_t second = groupOf[order.indexOf(consumer)];
+    if (first == second)
+      return;
+    Group &a = groups[first], &b = groups[second];
+    std::optional<Group> merged = worthFusing(a, b);
+    if (!merged || !canBeOne(*merged))
+      return;
+    int64_t name = std::min(first, second);
+    for (int64_t member : merged->members)
+      groupOf[member] = name;
+    groups.erase(std::max(first, second));
+    groups[name] = std::move(*merged);
+  }
+
+  /// Calls `visit` with every access of a kernel of `consumers` to a result of
+  /// a kernel of `producers`.
+  void forEachAccess(
+      const Group &producers, const Group &consumers,
+      llvm::function_ref<void(const KernelFacts &, const Access &)> visit) {
+    for (int64_t node : consumers.members)
+      for (const Access &access : kernelFacts[node].accesses) {
+        Value input = kernelAt(node).getInputs()[access.input];
+        graph::KernelOp producer = producerOf(input);
+        if (producer &&
+            llvm::is_contained(producers.members, order.indexOf(producer)))
+          visit(kernelFacts[node], access);
+      }
+  }
+
+  /// The rule. Fusing two kernels saves writing and reading what is between
+  /// them; it must not make anybody compute a value more often than before,
+  /// except where that costs less than memory traffic does.
+  std::optional<Group> worthFusing(const Group &a, const Group &b) {
+    if (a.opCount + b.opCount > maxOps)
+      return std::nullopt;
+
+    // Values read at positions that data decides would be computed again for
+    // every read.
+    bool readAnywhere = false, aligned = true;
+    forEachAccess(a, b, [&](const KernelFacts &facts, const Access &access) {
+      if (!access.position) {
+        readAnywhere = true;
+        return;
+      }
+      SmallVector<SymExpr> position;
+      for (size_t dim = 0; dim < facts.space.size(); ++dim)
+        position.push_back(SymExpr::symbol("d" + std::to_string(dim)));
+      SymExpr full = linearize(position, facts.space);
+      // The row of the producer's space that this position lies in.
+      SymExpr row = full;
+      if (facts.rows < static_cast<int64_t>(facts.space.size())) {
+        row = linearize(ArrayRef(position).take_front(facts.rows),
+                        ArrayRef(facts.space).take_front(facts.rows));
+      } else if (product(facts.space) != a.rowSize()) {
+        Ranges ranges;
+        for (auto [dim, size] : llvm::enumerate(facts.space))
+          ranges["d" + std::to_string(dim)] = size;
+        SymExpr inner(1);
+        for (const SymExpr &size : ArrayRef(a.space).drop_front(a.rows))
+          inner = inner * size;
+        row = floorDiv(full, inner, ranges);
+      }
+      aligned &= *access.position == full || *access.position == row;
+    });
+    if (readAnywhere)
+      return std::nullopt;
+
+    Group merged;
+    llvm::append_range(merged.members, a.members);
+    llvm::append_range(merged.members, b.members);
+    llvm::sort(merged.members);
+    merged.opCount = a.opCount + b.opCount;
+    merged.reducesRows = a.reducesRows || b.reducesRows;
+    merged.reducesOtherwise = a.reducesOtherwise || b.reducesOtherwise;
+    const Group &lead = a.reducesRows && !b.reducesRows ? a : b;
+    merged.space = lead.space;
+    merged.rows = lead.rows;
+
+    // A reduction's result is computed once a row, so its readers must be of
+    // that row; a column reduction's once an element.
+    if (a.reducesRows || a.reducesOtherwise) {
+      if (!aligned)
+        return std::nullopt;
+      if (a.reducesOtherwise != b.reducesOtherwise && b.reducesRows)
+        return std::nullopt;
+      if (a.reducesRows && b.reducesOtherwise)
+        return std::nullopt;
+      if (a.reducesRows && b.reducesRows)
+        return a.spaceSize() == b.spaceSize() && a.rowSize() == b.rowSize()
+                   ? std::optional(merged)
+                   : std::nullopt;
+      if (a.reducesRows)
+        return b.spaceSize() == a.spaceSize() || b.spaceSize() == a.rowSize()
+                   ? std::optional(merged)
+                   : std::nullopt;
+      return !b.reducesOtherwise && a.spaceSize() == b.spaceSize()
+                 ? std::optional(merged)
+                 : std::nullopt;
+    }
+
+    // A producer that computes element by element.
+    if (!b.reducesOtherwise) {
+      if (a.spaceSize() == b.spaceSize())
+        return merged;
+      if (b.reducesRows && a.spaceSize() == b.rowSize())
+        return merged;
+    }
+    // Of another size: computed where it is needed, if nobody else needs it
+    // and it is either cheap or not computed more often.
+    auto isMember = [&](Operation *op) {
+      return llvm::is_contained(merged.members, order.indexOf(op)) &&
+             isa<graph::KernelOp>(op);
+    };
+    bool dear = false;
+    for (int64_t member : a.members) {
+      dear |= kernelFacts[member].dear;
+      for (Value result : kernelAt(member).getResults())
+        if (neededOutside(result, isMember))
+          return std::nullopt;
+    }
+    if (dear && !b.reducesOtherwise)
+      return std::nullopt;
+    return merged;
+  }
+
+  /// True if no path leaves the group and comes back: then its members can be
+  /// one operation.
+  bool canBeOne(const Group &group) {
+    auto isMember = [&](int64_t node) {
+      return llvm::is_contained(group.members, node);
+    };
+    int64_t last = group.members.back();
+    DenseSet<std::pair<int64_t, int64_t>> visited;
+    SmallVector<std::pair<int64_t, bool>> work; // node, reached by views only
+    auto push = [&](int64_t node, bool views) {
+      if (visited.insert({node, views}).second)
+        work.push_back({node, views});
+    };
+    auto expand = [&](int64_t node, bool views) -> bool {
+      for (int64_t next : order.successors(node)) {
+        if (isMember(next)) {
+          if (!views)
+            return false;
+          continue;
+        }
+        auto call = dyn_cast<graph::CallOp>(order.operations()[next]);
+        push(next, views && call && viewSource(call));
+      }
+      return true;
+    };
+    for (int64_t member : group.members)
+      if (!expand(member, /*views=*/true))
+        return false;
+    while (!work.empty()) {
+      auto [node, views] = work.pop_back_val();
+      // Another group is one operation too: what any member leads to.
+      if (auto other = groupOf.find(node); other != groupOf.end()) {
+        const Group &through = groups[other->second];
+        if (through.members.front() > last)
+          continue;
+        for (int64_t member : through.members)
+          if (!expand(member, false))
+            return false;
+        continue;
+      }
+      if (node > last)
+        continue;
+      if (!expand(node, views))
+        return false;
+    }
+    return true;
+  }
+
+  OrderGraph order;
+  int64_t maxOps;
+  std::map<int64_t, Group> groups; // by their first member
+  DenseMap<int64_t, int64_t> groupOf;
+  DenseMap<int64_t, KernelFacts> kernelFacts;
+};
+
+class FuseDecide final : public ::intarsia::impl::FuseDecideBase<FuseDecide> {
+public:
+  using FuseDecideBase::FuseDecideBase;
+  void runOnOperation() override {
+    getOperation().walk([&](func::FuncOp function) {
+      if (function.isExternal() || function->hasAttr("intarsia.aliasing"))
+        return;
+      Decider decider(function.getBody().front(), maxOps);
+      decider.run();
+      numGroups += decider.annotate();
+    });
+  }
+};
+
+} // namespace

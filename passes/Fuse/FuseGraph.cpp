@@ -1,0 +1,122 @@
+//===- FuseGraph.cpp - The order that fusion must keep --------------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Implements FuseGraph.h.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Fuse/FuseGraph.h"
+
+#include "passes/Lower/Lowering.h"
+
+using namespace mlir;
+using namespace intarsia;
+using namespace intarsia::fuse;
+
+/// The operand that a view operator's result shares its storage with.
+static Value viewedOperand(graph::CallOp call) {
+  std::optional<ArrayRef<int64_t>> views = call.getViews();
+  if (!views || views->size() != 1 || call.getOutputs().size() != 1 ||
+      !call.getUpdated().empty())
+    return {};
+  return call.getInputs()[views->front()];
+}
+
+Value fuse::viewSource(graph::CallOp call) {
+  if (call.getAliasing() || !lower::lookupView(call.getCallee()))
+    return {};
+  Value source = viewedOperand(call);
+  if (!source || !isa<graph::TensorType>(source.getType()))
+    return {};
+  // The view must have an index map for this call's arguments; building one
+  // aside tells.
+  OpBuilder scrap(call.getContext());
+  lower::KernelBuilder kernel(scrap, call.getLoc());
+  FailureOr<lower::Tensor> view = lower::lookupView(call.getCallee())(
+      call, kernel, kernel.input(source));
+  return succeeded(view) ? source : Value();
+}
+
+graph::KernelOp fuse::producerOf(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (auto kernelOp = dyn_cast<graph::KernelOp>(op))
+      return kernelOp;
+    auto call = dyn_cast<graph::CallOp>(op);
+    if (!call)
+      return {};
+    value = viewSource(call);
+    if (!value)
+      return {};
+  }
+  return {};
+}
+
+bool fuse::neededOutside(Value result,
+                         llvm::function_ref<bool(Operation *)> isMember) {
+  return llvm::any_of(result.getUsers(), [&](Operation *user) {
+    if (isMember(user))
+      return false;
+    auto call = dyn_cast<graph::CallOp>(user);
+    if (!call || viewSource(call) != result)
+      return true;
+    return neededOutside(call.getOutputs()[0], isMember);
+  });
+}
+
+/// The value at the bottom of a chain of views: storage is its.
+static Value baseOf(Value value) {
+  while (auto call = value.getDefiningOp<graph::CallOp>()) {
+    Value source = viewedOperand(call);
+    if (!source)
+      break;
+    value = source;
+  }
+  return value;
+}
+
+OrderGraph::OrderGraph(Block &block) {
+  for (Operation &op : block) {
+    index[&op] = ops.size();
+    ops.push_back(&op);
+  }
+  after.resize(ops.size());
+  auto isPureOp = [](Operation *op) {
+    if (auto call = dyn_cast<graph::CallOp>(op))
+      return call.isPure();
+    return isMemoryEffectFree(op);
+  };
+  int64_t lastEffect = -1;
+  // Storage -> operations that have read it since it was last written.
+  DenseMap<Value, SmallVector<int64_t>> readers;
+  for (auto [node, op] : llvm::enumerate(ops)) {
+    int64_t number = node;
+    for (Value operand : op->getOperands())
+      if (Operation *producer = operand.getDefiningOp();
+          producer && producer->getBlock() == &block)
+        after[index[producer]].push_back(number);
+    if (!isPureOp(op) || op->hasTrait<OpTrait::IsTerminator>()) {
+      if (lastEffect >= 0)
+        after[lastEffect].push_back(number);
+      lastEffect = number;
+    }
+    if (auto call = dyn_cast<graph::CallOp>(op))
+      for (int64_t operand : call.getMutates()) {
+        SmallVector<int64_t> &seen = readers[baseOf(call.getInputs()[operand])];
+        for (int64_t reader : seen)
+          if (reader != number)
+            after[reader].push_back(number);
+        seen.clear();
+      }
+    for (Value operand : op->getOperands())
+      if (isa<graph::TensorType>(operand.getType()))
+        readers[baseOf(operand)].push_back(number);
+  }
+  // Nothing may move behind the terminator.
+  if (!ops.empty())
+    for (int64_t node = 0; node + 1 < static_cast<int64_t>(ops.size()); ++node)
+      after[node].push_back(ops.size() - 1);
+}

@@ -1,0 +1,173 @@
+//===- Indexing.cpp - Reading at positions that are data ----------*- C++
+//-*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Embedding, gather and the like. A position is checked with `cf.assert`, whose
+// message becomes the error that the runtime raises after the kernel, and read
+// clamped, so that a wrong one never touches memory that isn't the tensor's.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Lower/Compose.h"
+
+using namespace mlir;
+
+namespace intarsia::lower {
+namespace {
+
+bool isIndex(const std::optional<Tensor> &tensor) {
+  return tensor && (tensor->dtype == DType::I64 || tensor->dtype == DType::I32);
+}
+
+Lowered lowerEmbedding(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> weight = tensorArgument(call, kernel, "weight");
+  std::optional<Tensor> indices = tensorArgument(call, kernel, "indices");
+  if (!weight || weight->rank() != 2 || !isIndex(indices))
+    return failure();
+  // The indices run along all dimensions but the last.
+  Operand access = along(*indices, indices->rank() + 1, indices->rank());
+  return SmallVector<Tensor>{computeAt(
+      kernel, {access}, resultSizes(call), weight->dtype,
+      [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
+        Scalar row =
+            checkedIndex(v[0].to(DType::I64), weight->sizes[0], false,
+                         "aten::embedding: index out of range in self");
+        return readAt(*weight, {row, position.back()});
+      })};
+}
+
+Lowered lowerGather(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = tensorArgument(call, kernel, "self");
+  std::optional<Tensor> index = tensorArgument(call, kernel, "index");
+  if (!self || !isIndex(index) || self->rank() == 0 ||
+      index->rank() != self->rank())
+    return failure();
+  std::optional<int64_t> dim = dimArgument(call, "dim", self->rank());
+  if (!dim)
+    return failure();
+  // Other dimensions of the index may be smaller than the source's; the types
+  // must say that they are.
+  for (int64_t other = 0; other < self->rank(); ++other) {
+    const SymExpr &have = self->sizes[other], &want = index->sizes[other];
+    bool fits = have == want || (have.asInteger() && want.asInteger() &&
+                                 *want.asInteger() <= *have.asInteger());
+    if (other != *dim && !fits)
+      return failure();
+  }
+  return SmallVector<Tensor>{computeAt(
+      kernel, {*index}, index->sizes, self->dtype,
+      [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
+        SmallVector<Scalar> source = llvm::to_vector(position);
+        source[*dim] =
+            checkedIndex(v[0].to(DType::I64), self->sizes[*dim], false,
+                         "aten::gather: index is out of bounds");
+        return readAt(*self, source);
+      })};
+}
+
+Lowered lowerIndexSelect(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = tensorArgument(call, kernel, "self");
+  std::optional<Tensor> index = tensorArgument(call, kernel, "index");
+  if (!self || !isIndex(index) || self->rank() == 0 || index->rank() != 1)
+    return failure();
+  std::optional<int64_t> dim = dimArgument(call, "dim", self->rank());
+  if (!dim)
+    return failure();
+  return SmallVector<Tensor>{computeAt(
+      kernel, {Access{*index, {*dim}}}, resultSizes(call), self->dtype,
+      [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
+        SmallVector<Scalar> source = llvm::to_vector(position);
+        source[*dim] =
+            checkedIndex(v[0].to(DType::I64), self->sizes[*dim], false,
+                         "aten::index_select: index out of range in self");
+        return readAt(*self, source);
+      })};
+}
+
+/// `x[:, i, j]`: the index tensors broadcast against each other and stand where
+/// the first of them does, or in front if something is between them.
+Lowered lowerIndex(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = tensorArgument(call, kernel, "self");
+  auto list = dyn_cast_or_null<ArrayAttr>(call.arg("indices"));
+  if (!self || self->rank() == 0 || !list)
+    return failure();
+  SmallVector<std::optional<Tensor>> indices(self->rank());
+  SmallVector<int64_t> indexed;
+  int64_t indexRank = 0;
+  for (auto [position, element] : llvm::enumerate(list)) {
+    if (isa<graph::NoneAttr>(element))
+      continue;
+    auto operand = dyn_cast<graph::OperandAttr>(element);
+    if (!operand)
+      return failure();
+    Value value = call.getInputs()[operand.getIndex()];
+    auto type = dyn_cast<graph::TensorType>(value.getType());
+    if (!type ||
+        (type.getDtype() != DType::I64 && type.getDtype() != DType::I32))
+      return failure();
+    indices[position] = kernel.input(value);
+    indexed.push_back(static_cast<int64_t>(position));
+    indexRank = std::max(indexRank, type.getRank());
+  }
+  if (indexed.empty())
+    return failure();
+  bool isAdjacent = indexed.back() - indexed.front() + 1 ==
+                    static_cast<int64_t>(indexed.size());
+  int64_t start = isAdjacent ? indexed.front() : 0;
+
+  // Where each dimension of the source, and of the index tensors, is in the
+  // result.
+  SmallVector<SymExpr> sizes = resultSizes(call);
+  int64_t rank = static_cast<int64_t>(sizes.size());
+  if (rank != self->rank() - static_cast<int64_t>(indexed.size()) + indexRank)
+    return failure();
+  ArrayRef<SymExpr> indexSizes = ArrayRef(sizes).slice(start, indexRank);
+  SmallVector<Operand> operands;
+  for (int64_t dim : indexed) {
+    Argument index;
+    index.tensor = indices[dim];
+    if (!broadcastsTo(index, indexSizes))
+      return failure();
+    Access access = broadcast(*indices[dim], indexSizes);
+    for (int64_t &target : access.dims)
+      if (target >= 0)
+        target += start;
+    operands.push_back(access);
+  }
+  return SmallVector<Tensor>{computeAt(
+      kernel, operands, sizes, self->dtype,
+      [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
+        SmallVector<Scalar> source;
+        int64_t next = isAdjacent ? 0 : indexRank;
+        for (int64_t dim = 0; dim < self->rank(); ++dim) {
+          if (indices[dim]) {
+            auto which = llvm::find(indexed, dim) - indexed.begin();
+            std::string message =
+                "aten::index: index is out of bounds for dimension " +
+                std::to_string(dim);
+            source.push_back(checkedIndex(v[which].to(DType::I64),
+                                          self->sizes[dim], true, message));
+            if (isAdjacent && dim == indexed.back())
+              next = start + indexRank;
+          } else {
+            source.push_back(position[next++]);
+          }
+        }
+        return readAt(*self, source);
+      })};
+}
+
+} // namespace
+
+void registerIndexing(LoweringTable &table) {
+  table.add("aten::embedding", lowerEmbedding);
+  table.add("aten::gather", lowerGather);
+  table.add("aten::index.Tensor", lowerIndex);
+  table.add("aten::index_select", lowerIndexSelect);
+}
+
+} // namespace intarsia::lower

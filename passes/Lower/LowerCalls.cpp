@@ -1,0 +1,131 @@
+//===- LowerCalls.cpp - From calls to kernels ---------------------*- C++
+//-*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Implements `lower-calls`: each call that the table of Lowering.h has an entry
+// for becomes a kernel of its own. What a kernel cannot do or observe
+// (mutation, randomness, other devices, dtypes without kernels) is decided
+// here, once, so that entries only know their operator.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Lower/Lowering.h"
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+namespace intarsia {
+#define GEN_PASS_DEF_LOWERCALLS
+#include "passes/Passes.h.inc"
+} // namespace intarsia
+
+using namespace mlir;
+using namespace intarsia;
+
+namespace {
+
+/// PyTorch itself implements little more for these than copies.
+bool hasArithmetic(DType dtype) {
+  return dtype != DType::U16 && dtype != DType::U32 && dtype != DType::U64;
+}
+
+bool isKernelDevice(StringRef device) {
+  return device == "cpu" || device.starts_with("cuda");
+}
+
+/// Whether all tensors of the call may be a kernel's: of a dtype that kernels
+/// have, on one device, and not known to be empty (nothing to compile).
+bool hasKernelTypes(graph::CallOp call) {
+  StringRef device;
+  auto isFine = [&](Type type) {
+    auto tensor = dyn_cast<graph::TensorType>(type);
+    if (!tensor)
+      return true;
+    if (device.empty())
+      device = tensor.getDevice();
+    return tensor.getDevice() == device && isKernelDevice(device) &&
+           hasArithmetic(tensor.getDtype()) &&
+           lower::storageType(call.getContext(), tensor.getDtype());
+  };
+  auto isEmpty = [](Type type) {
+    auto tensor = dyn_cast<graph::TensorType>(type);
+    return tensor && llvm::any_of(tensor.getSizes(), [](graph::ExprAttr size) {
+             return size.getExpr().isInteger(0);
+           });
+  };
+  for (Value input : call.getInputs())
+    if (!isFine(input.getType()) || isEmpty(input.getType()))
+      return false;
+  for (Value output : call.getOutputs())
+    if (!isa<graph::TensorType>(output.getType()) ||
+        (!output.use_empty() &&
+         (!isFine(output.getType()) || isEmpty(output.getType()))))
+      return false;
+  return !call.getOutputs().empty();
+}
+
+class LowerCalls final : public intarsia::impl::LowerCallsBase<LowerCalls> {
+public:
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      // Values of such a function share storage: kernels can't tell.
+      if (function->hasAttr("intarsia.aliasing"))
+        continue;
+      SmallVector<graph::CallOp> calls;
+      function.walk([&](graph::CallOp call) { calls.push_back(call); });
+      for (graph::CallOp call : calls)
+        lower(call);
+    }
+  }
+
+private:
+  void lower(graph::CallOp call) {
+    lower::Lowering lowering =
+        lower::LoweringTable::get().lookup(call.getCallee());
+    if (!lowering)
+      return;
+    // An update in place writes less than a kernel that makes all anew.
+    if (!call.isPure() || !hasKernelTypes(call) || call->use_empty() ||
+        call->hasAttr("intarsia.reuse")) {
+      ++numDeclined;
+      return;
+    }
+    OpBuilder builder(call);
+    lower::KernelBuilder kernel(builder, call.getLoc());
+    FailureOr<SmallVector<lower::Tensor>> results = lowering(call, kernel);
+    if (failed(results) || kernel.declined()) {
+      ++numDeclined;
+      return;
+    }
+    assert(results->size() == call.getOutputs().size() &&
+           "a lowering returns one tensor an output");
+
+    SmallVector<lower::Tensor> used;
+    SmallVector<graph::TensorType> types;
+    SmallVector<Value> replaced;
+    for (auto [output, tensor] : llvm::zip(call.getOutputs(), *results)) {
+      if (output.use_empty())
+        continue;
+      assert(tensor.value && "a used output was left out");
+      used.push_back(tensor);
+      types.push_back(cast<graph::TensorType>(output.getType()));
+      replaced.push_back(output);
+    }
+    graph::KernelOp op = kernel.finish(used, types, call.getCallee());
+    for (auto [output, result] : llvm::zip(replaced, op.getOutputs()))
+      output.replaceAllUsesWith(result);
+    call.erase();
+    ++numLowered;
+  }
+};
+
+} // namespace

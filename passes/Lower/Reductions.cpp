@@ -1,0 +1,574 @@
+//===- Reductions.cpp - Sums, extrema, moments, norms -------------*- C++
+//-*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// What makes fewer elements out of many. Integers and bool accumulate in the
+// result's dtype, f16 and bf16 in f32, variances in f64 as in PyTorch's CPU
+// kernels (so that values whose squares overflow f32 have one). The order of
+// additions is the only thing that may differ from eager's.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Lower/Compose.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace intarsia::lower {
+namespace {
+
+std::optional<Tensor> input(graph::CallOp call, KernelBuilder &kernel) {
+  return tensorArgument(call, kernel, "self");
+}
+
+/// What follows a reduction: the result's dtype and sizes.
+Lowered finishAs(graph::CallOp call, KernelBuilder &kernel,
+                 const Tensor &reduced, unsigned index = 0) {
+  return SmallVector<Tensor>{
+      withSizes(kernel, kernel.cast(reduced, resultDType(call, index)),
+                resultSizes(call, index))};
+}
+
+/// The input in `dtype`, as the accumulation wants it.
+Tensor converted(KernelBuilder &kernel, const Tensor &in, DType dtype) {
+  if (in.dtype == dtype && computeType(dtype) == dtype)
+    return in;
+  return compute(kernel, {in}, in.sizes, computeType(dtype),
+                 [&](ArrayRef<Scalar> v) { return v[0].to(dtype); });
+}
+
+Tensor dividedBy(KernelBuilder &kernel, const Tensor &in,
+                 const SymExpr &count) {
+  return compute(kernel, {in}, in.sizes, in.dtype, [&](ArrayRef<Scalar> v) {
+    return v[0] / exprScalar(count, v[0]);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Sums and products
+//===----------------------------------------------------------------------===//
+
+template <Reduction reduction, bool isMean = false>
+Lowered lowerSum(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> in = input(call, kernel);
+  if (!in)
+    return failure();
+  auto dims = dimsArgument(call, "dim", in->rank());
+  DType dtype = resultDType(call);
+  if (!dims || dtype == DType::Bool || (isMean && !isFloatingPoint(dtype)))
+    return failure();
+  Tensor result =
+      reduce(kernel, reduction, converted(kernel, *in, dtype), *dims);
+  if (isMean)
+    result = dividedBy(kernel, result, countOf(in->sizes, *dims));
+  return finishAs(call, kernel, result);
+}
+
+Lowered lowerCountNonzero(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> in = input(call, kernel);
+  if (!in)
+    return failure();
+  auto dims = dimsArgument(call, "dim", in->rank());
+  if (!dims)
+    return failure();
+  Tensor ones =
+      compute(kernel, {*in}, in->sizes, DType::I64,
+              [](ArrayRef<Scalar> v) { return v[0].to(DType::Bool); });
+  return finishAs(call, kernel, reduce(kernel, Reduction::Sum, ones, *dims));
+}
+
+template <Reduction reduction>
+Lowered lowerTruth(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> in = input(call, kernel);
+  if (!in)
+    return failure();
+  auto dims = dimsArgument(call, "dim", in->rank());
+  // An empty list reduces nothing here, unlike with the others.
+  auto list = dyn_cast_or_null<ArrayAttr>(call.arg("dim"));
+  if (!dims || (list && list.empty()))
+    return failure();
+  Tensor truth =
+      compute(kernel, {*in}, in->sizes, DType::Bool,
+              [](ArrayRef<Scalar> v) { return v[0].to(DType::Bool); });
+  return finishAs(call, kernel, reduce(kernel, reduction, truth, *dims));
+}
+
+//===----------------------------------------------------------------------===//
+// Extrema
+//===----------------------------------------------------------------------===//
+
+template <Reduction reduction>
+Lowered lowerExtremum(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> in = input(call, kernel);
+  if (!in)
+    return failure();
+  auto dims = dimsArgument(call, "dim", in->rank());
+  if (!dims)
+    return failure();
+  return finishAs(
+      call, kernel,
+      reduce(kernel, reduction, converted(kernel, *in, in->dtype), *dims));
+}
+
+Lowered lowerBothExtrema(graph::CallOp call, KernelBuilder &kernel) {
+  Lowered low = lowerExtremum<Reduction::Min>(call, kernel);
+  Lowered high = lowerExtremum<Reduction::Max>(call, kernel);
+  if (failed(low) || failed(high))
+    return failure();
+  return SmallVector<Tensor>{(*low)[0], (*high)[0]};
+}
+
+struct Extremum {
+  Tensor value, index;
+};
+
+/// The first NaN if there is one, else the first of the greatest (least)
+/// elements, and its position in the space of `dims`.
+Extremum argReduce(KernelBuilder &kernel, const Tensor &in,
+                   ArrayRef<int64_t> dims, bool isMax) {
+  Tensor x = converted(kernel, in, in.dtype);
+  if (in.dtype == DType::Bool)
+    x.dtype = DType::U8; // 0 and 1, compared as such
+  Tensor positions = computeAt(
+      kernel, {}, x.sizes, DType::I64,
+      [&](ArrayRef<Scalar>, ArrayRef<Scalar> position) {
+        Scalar linear = position[dims.front()];
+        for (int64_t dim : dims.drop_front())
+          linear = linear * exprScalar(x.sizes[dim], linear) + position[dim];
+        return linear;
+      });
+  MLIRContext *context = kernel.builder().getContext();
+  Type type = storageType(context, x.dtype);
+  TypedAttr start;
+  if (auto floatType = dyn_cast<FloatType>(type)) {
+    double inf = std::numeric_limits<double>::infinity();
+    start = FloatAttr::get(floatType, isMax ? -inf : inf);
+  } else {
+    unsigned width = type.getIntOrFloatBitWidth();
+    bool isSigned = isSignedInteger(x.dtype);
+    APInt least = isSigned ? APInt::getSignedMinValue(width) : APInt(width, 0);
+    APInt most =
+        isSigned ? APInt::getSignedMaxValue(width) : APInt::getMaxValue(width);
+    start = IntegerAttr::get(type, isMax ? least : most);
+  }
+  TypedAttr afterAll = IntegerAttr::get(IntegerType::get(context, 64),
+                                        std::numeric_limits<int64_t>::max());
+  SmallVector<Tensor> results =
+      kernel.reduce({x, positions}, dims, {start, afterAll},
+                    [&](OpBuilder &builder, Location loc,
+                        ValueRange values) -> SmallVector<Value> {
+                      ScalarContext scalars{kernel, builder, loc};
+                      Scalar value(scalars, values[0], x.dtype);
+                      Scalar index(scalars, values[1], DType::I64);
+                      Scalar best(scalars, values[2], x.dtype);
+                      Scalar bestIndex(scalars, values[3], DType::I64);
+                      Scalar isBetter = isMax ? value > best : value < best;
+                      Scalar isTie = value == best;
+                      if (value.isFloat()) {
+                        Scalar valueNaN = isNaN(value), bestNaN = isNaN(best);
+                        isBetter = isBetter | (valueNaN & ~bestNaN);
+                        isTie = isTie | (valueNaN & bestNaN);
+                      }
+                      Scalar take = isBetter | (isTie & (index < bestIndex));
+                      return {select(take, value, best).getValue(),
+                              select(take, index, bestIndex).getValue()};
+                    });
+  if (in.dtype == DType::Bool)
+    results[0].dtype = DType::Bool;
+  return {results[0], results[1]};
+}
+
+/// (values, indices) along one dimension.
+template <bool isMax>
+Lowered lowerExtremumWithIndex(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> in = input(call, kernel);
+  if (!in || in->rank() == 0)
+    return failure();
+  std::optional<int64_t> dim = dimArgument(call, "dim", in->rank());
+  if (!dim)
+    return failure();
+  Extremum found = argReduce(kernel, *in, *dim, isMax);
+  return SmallVector<Tensor>{
+      withSizes(kernel, kernel.cast(found.value, in->dtype),
+                resultSizes(call, 0)),
+      withSizes(kernel, found.index, resultSizes(call, 1))};
+}
+
+template <bool isMax>
+Lowered lowerArgExtremum(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> in = input(call, kernel);
+  if (!in || in->rank() == 0)
+    return failure();
+  auto dims = dimsArgument(call, "dim", in->rank());
+  if (!dims)
+    return failure();
+  return finishAs(call, kernel, argReduce(kernel, *in, *dims, isMax).index);
+}
+
+//===----------------------------------------------------------------------===//
+// Moments and norms
+//===----------------------------------------------------------------------===//
+
+/// var, std and those that return the mean beside it.
+template <bool isDeviation, bool withMean>
+Lowered lowerVariance(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> in = input(call, kernel);
+  if (!in || !isFloatingPoint(in->dtype))
+    return failure();
+  auto dims = dimsArgument(call, "dim", in->rank());
+  if (!dims)
+    return failure();
+  double correction = 1;
+  if (std::optional<bool> unbiased = call.boolArg("unbiased"))
+    correction = *unbiased;
+  else if (!call.isNone("correction")) {
+    std::optional<double> given = call.floatArg("correction");
+    if (!given)
+      return failure();
+    correction = *given;
+  }
+  Tensor x = kernel.cast(*in, DType::F64);
+  SymExpr count = countOf(x.sizes, *dims);
+  Tensor mean =
+      dividedBy(kernel, reduce(kernel, Reduction::Sum, x, *dims), count);
+  Tensor squares = compute(kernel, {x, along(mean, x.rank(), *dims)}, x.sizes,
+                           DType::F64, [](ArrayRef<Scalar> v) {
+                             Scalar deviation = v[0] - v[1];
+                             return deviation * deviation;
+                           });
+  Tensor total = reduce(kernel, Reduction::Sum, squares, *dims);
+  Tensor variance = compute(kernel, {total}, total.sizes, resultDType(call, 0),
+                            [&](ArrayRef<Scalar> v) {
+                              Scalar divisor =
+                                  stdMax(exprScalar(count, v[0]) - correction,
+                                         v[0].constant(0.0));
+                              Scalar result = v[0] / divisor;
+                              return isDeviation ? sqrt(result) : result;
+                            });
+  SmallVector<Tensor> results = {
+      withSizes(kernel, variance, resultSizes(call, 0))};
+  if (withMean)
+    results.push_back(withSizes(kernel, kernel.cast(mean, resultDType(call, 1)),
+                                resultSizes(call, 1)));
+  return results;
+}
+
+/// As a chain of operators of the input's dtype, each of which rounds.
+Lowered lowerLogSumExp(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> in = input(call, kernel);
+  if (!in || in->rank() == 0)
+    return failure();
+  auto dims = dimsArgument(call, "dim", in->rank());
+  DType dtype = resultDType(call);
+  if (!dims || !isFloatingPoint(dtype))
+    return failure();
+  Tensor x = converted(kernel, *in, dtype);
+  Tensor highest = reduce(kernel, Reduction::Max, x, *dims);
+  Tensor shift = compute(kernel, {highest}, highest.sizes, x.dtype,
+                         [](ArrayRef<Scalar> v) {
+                           return select(isInf(v[0]), v[0].constant(0.0), v[0]);
+                         });
+  Tensor powers =
+      compute(kernel, {x, along(shift, x.rank(), *dims)}, x.sizes, x.dtype,
+              [&](ArrayRef<Scalar> v) {
+                return exp((v[0] - v[1]).roundedTo(dtype)).roundedTo(dtype);
+              });
+  Tensor total = reduce(kernel, Reduction::Sum, powers, *dims);
+  return finishAs(call, kernel,
+                  compute(kernel, {total, shift}, total.sizes, dtype,
+                          [&](ArrayRef<Scalar> v) {
+                            return log(v[0].roundedTo(dtype)).roundedTo(dtype) +
+                                   v[1];
+                          }));
+}
+
+Lowered lowerNorm(graph::CallOp call, KernelBuilder &kernel, StringRef order) {
+  std::optional<Tensor> in = input(call, kernel);
+  if (!in)
+    return failure();
+  auto dims = dimsArgument(call, "dim", in->rank());
+  DType dtype = resultDType(call);
+  double p = 2;
+  if (!call.isNone(order)) {
+    std::optional<double> given = call.floatArg(order);
+    if (!given)
+      return failure();
+    p = *given;
+  }
+  if (!dims || !isFloatingPoint(dtype) || !isFloatingPoint(in->dtype))
+    return failure();
+  bool isInfinite = std::isinf(p);
+  if (p != 0 && p != 1 && p != 2 && !isInfinite)
+    return failure();
+  Tensor x = converted(kernel, *in, dtype);
+  Tensor terms =
+      compute(kernel, {x}, x.sizes, x.dtype, [&](ArrayRef<Scalar> v) {
+        if (p == 0)
+          return (v[0] != 0.0).to(v[0].dtype());
+        return p == 2 ? v[0] * v[0] : abs(v[0]);
+      });
+  Reduction reduction = !isInfinite ? Reduction::Sum
+                        : p > 0     ? Reduction::Max
+                                    : Reduction::Min;
+  Tensor result = reduce(kernel, reduction, terms, *dims);
+  if (p == 2)
+    result = compute(kernel, {result}, result.sizes, result.dtype,
+                     [](ArrayRef<Scalar> v) { return sqrt(v[0]); });
+  return finishAs(call, kernel, result);
+}
+
+Lowered lowerVectorNorm(graph::CallOp call, KernelBuilder &kernel) {
+  return lowerNorm(call, kernel, "ord");
+}
+
+Lowered lowerOldNorm(graph::CallOp call, KernelBuilder &kernel) {
+  return lowerNorm(call, kernel, "p");
+}
+
+//===----------------------------------------------------------------------===//
+// Losses
+//===----------------------------------------------------------------------===//
+
+/// PyTorch's numbers for a loss's reduction.
+enum LossReduction : int64_t { lossNone = 0, lossMean = 1, lossSum = 2 };
+
+/// A loss on each element, then a mean or sum over all. The elements are a
+/// tensor of the input's dtype in eager, so they round.
+Lowered lowerElementLoss(
+    graph::CallOp call, KernelBuilder &kernel,
+    llvm::function_ref<Scalar(const Scalar &, const Scalar &)> loss) {
+  std::optional<Tensor> self = input(call, kernel);
+  std::optional<Tensor> target = tensorArgument(call, kernel, "target");
+  std::optional<int64_t> reduction = call.intArg("reduction");
+  DType dtype = resultDType(call);
+  if (!self || !target || !reduction || self->dtype != dtype ||
+      target->dtype != dtype || self->sizes != target->sizes ||
+      !isFloatingPoint(dtype))
+    return failure();
+  Tensor losses = compute(kernel, {*self, *target}, self->sizes, dtype,
+                          [&](ArrayRef<Scalar> v) { return loss(v[0], v[1]); });
+  if (*reduction == lossNone)
+    return SmallVector<Tensor>{losses};
+  SmallVector<int64_t> dims =
+      llvm::to_vector(llvm::seq<int64_t>(0, self->rank()));
+  Tensor result =
+      reduce(kernel, Reduction::Sum, converted(kernel, losses, dtype), dims);
+  if (*reduction == lossMean)
+    result = dividedBy(kernel, result, countOf(self->sizes, dims));
+  return finishAs(call, kernel, result);
+}
+
+Lowered lowerMSELoss(graph::CallOp call, KernelBuilder &kernel) {
+  DType dtype = resultDType(call);
+  return lowerElementLoss(call, kernel, [&](const Scalar &a, const Scalar &b) {
+    Scalar difference = (a - b).roundedTo(dtype);
+    return difference * difference;
+  });
+}
+
+// PyTorch's kernel for one of the half precision types rounds after every step.
+
+Lowered lowerSmoothL1Loss(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<double> beta = call.floatArg("beta");
+  if (!beta)
+    return failure();
+  return lowerElementLoss(call, kernel, [&](const Scalar &a, const Scalar &b) {
+    DType dtype = resultDType(call) == DType::F16 ? DType::F16 : a.dtype();
+    auto round = [&](const Scalar &x) { return x.roundedTo(dtype); };
+    Scalar limit = round(a.constant(*beta));
+    Scalar distance = abs(round(a - b));
+    return select(distance < limit,
+                  round(round(0.5 * distance) * distance) / limit,
+                  distance - round(0.5 * limit));
+  });
+}
+
+Lowered lowerHuberLoss(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<double> delta = call.floatArg("delta");
+  if (!delta)
+    return failure();
+  return lowerElementLoss(call, kernel, [&](const Scalar &a, const Scalar &b) {
+    DType dtype = resultDType(call) == DType::BF16 ? DType::BF16 : a.dtype();
+    auto round = [&](const Scalar &x) { return x.roundedTo(dtype); };
+    Scalar limit = round(a.constant(*delta));
+    Scalar distance = abs(round(a - b));
+    return select(distance <= limit, round(0.5 * distance) * distance,
+                  limit * round(distance - round(0.5 * limit)));
+  });
+}
+
+Lowered lowerMSELossBackward(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> grad = tensorArgument(call, kernel, "grad_output");
+  std::optional<Tensor> self = input(call, kernel);
+  std::optional<Tensor> target = tensorArgument(call, kernel, "target");
+  std::optional<int64_t> reduction = call.intArg("reduction");
+  SmallVector<SymExpr> sizes = resultSizes(call);
+  if (!grad || !self || !target || !reduction || self->sizes != sizes ||
+      target->sizes != sizes || !isFloatingPoint(self->dtype) ||
+      target->dtype != self->dtype || grad->dtype != self->dtype ||
+      !(grad->sizes.empty() || grad->sizes == sizes))
+    return failure();
+  SymExpr count = 1;
+  for (const SymExpr &size : sizes)
+    count = count * size;
+  return SmallVector<Tensor>{compute(
+      kernel, {broadcast(*grad, sizes), *self, *target}, sizes,
+      resultDType(call), [&](ArrayRef<Scalar> v) {
+        Scalar factor = v[0].constant(2.0);
+        if (*reduction == lossMean) {
+          // 2 / count in double, as eager's host code has it.
+          Scalar wide = v[0].to(DType::F64);
+          factor = (2.0 / exprScalar(count, wide)).to(v[0].dtype());
+        }
+        DType dtype = resultDType(call);
+        Scalar difference = (v[1] - v[2]).roundedTo(dtype);
+        return (factor.roundedTo(dtype) * difference).roundedTo(dtype) * v[0];
+      })};
+}
+
+/// The class that a row's target names, and its weight.
+struct Target {
+  Scalar index, isIgnored, weight;
+};
+
+struct NegativeLogLikelihood {
+  KernelBuilder &kernel;
+  Tensor self, target;
+  std::optional<Tensor> weight;
+  int64_t reduction, ignoreIndex;
+
+  static std::optional<NegativeLogLikelihood> get(graph::CallOp call,
+                                                  KernelBuilder &kernel) {
+    std::optional<Tensor> self = input(call, kernel);
+    std::optional<Tensor> target = tensorArgument(call, kernel, "target");
+    std::optional<int64_t> reduction = call.intArg("reduction");
+    std::optional<int64_t> ignoreIndex = call.intArg("ignore_index");
+    // Eager accumulates f16 and bf16 in ways of its own.
+    if (!self || !target || !reduction || !ignoreIndex || self->rank() != 2 ||
+        target->rank() != 1 || target->dtype != DType::I64 ||
+        (self->dtype != DType::F32 && self->dtype != DType::F64))
+      return std::nullopt;
+    return NegativeLogLikelihood{
+        kernel,     *self,
+        *target,    tensorArgument(call, kernel, "weight"),
+        *reduction, *ignoreIndex};
+  }
+
+  /// `index` is where to read: in range whatever the data.
+  Target at(const Scalar &target) const;
+};
+
+Target NegativeLogLikelihood::at(const Scalar &target) const {
+  Scalar isIgnored = target == target.constant(ignoreIndex);
+  Scalar index =
+      checkedIndex(select(isIgnored, target.constant(0), target), self.sizes[1],
+                   false, "aten::nll_loss: a target is out of bounds");
+  Scalar one = Scalar(target.getContext(), nullptr, self.dtype).constant(1.0);
+  Scalar weightOf = weight ? readAt(*weight, {index}) : one;
+  return {index, isIgnored,
+          select(isIgnored, weightOf.constant(0.0), weightOf)};
+}
+
+Lowered lowerNLLLoss(graph::CallOp call, KernelBuilder &kernel) {
+  auto loss = NegativeLogLikelihood::get(call, kernel);
+  if (!loss)
+    return failure();
+  DType dtype = loss->self.dtype;
+  ArrayRef<SymExpr> rows = loss->target.sizes;
+  Tensor losses =
+      computeAt(kernel, {loss->target}, rows, dtype,
+                [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
+                  Target target = loss->at(v[0]);
+                  Scalar value =
+                      readAt(loss->self, {position[0], target.index});
+                  return select(target.isIgnored, value.constant(0.0),
+                                -value * target.weight);
+                });
+  if (loss->reduction == lossNone) {
+    if (!call.getOutputs()[1].use_empty())
+      return failure();
+    return SmallVector<Tensor>{losses, Tensor()};
+  }
+  Tensor weights =
+      compute(kernel, {loss->target}, rows, dtype,
+              [&](ArrayRef<Scalar> v) { return loss->at(v[0]).weight; });
+  Tensor total = reduce(kernel, Reduction::Sum, losses, 0);
+  Tensor totalWeight = reduce(kernel, Reduction::Sum, weights, 0);
+  if (loss->reduction == lossMean)
+    total = compute(kernel, {total, totalWeight}, {}, dtype,
+                    [](ArrayRef<Scalar> v) { return v[0] / v[1]; });
+  return SmallVector<Tensor>{total, totalWeight};
+}
+
+Lowered lowerNLLLossBackward(graph::CallOp call, KernelBuilder &kernel) {
+  auto loss = NegativeLogLikelihood::get(call, kernel);
+  std::optional<Tensor> grad = tensorArgument(call, kernel, "grad_output");
+  std::optional<Tensor> totalWeight =
+      tensorArgument(call, kernel, "total_weight");
+  if (!loss || !grad || !totalWeight || totalWeight->rank() != 0 ||
+      grad->rank() != (loss->reduction == lossNone ? 1 : 0))
+    return failure();
+  Access gradAccess{*grad, {}};
+  if (grad->rank() == 1)
+    gradAccess.dims.push_back(0);
+  return SmallVector<Tensor>{computeAt(
+      kernel, {Access{loss->target, {0}}, gradAccess, Access{*totalWeight, {}}},
+      loss->self.sizes, resultDType(call),
+      [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
+        Target target = loss->at(v[0]);
+        Scalar scaled = loss->reduction == lossMean ? v[1] / v[2] : v[1];
+        Scalar isTarget = (position[1] == target.index) & ~target.isIgnored;
+        return select(isTarget, -scaled * target.weight, scaled.constant(0.0));
+      })};
+}
+
+} // namespace
+
+void registerReductions(LoweringTable &table) {
+  auto add = [&](std::initializer_list<StringRef> names, Lowering lowering) {
+    for (StringRef name : names)
+      table.add(name, lowering);
+  };
+  add({"aten::sum", "aten::sum.dim_IntList"}, lowerSum<Reduction::Sum>);
+  add({"aten::mean", "aten::mean.dim"}, lowerSum<Reduction::Sum, true>);
+  add({"aten::prod", "aten::prod.dim_int"}, lowerSum<Reduction::Product>);
+  add({"aten::count_nonzero", "aten::count_nonzero.dim_IntList"},
+      lowerCountNonzero);
+  add({"aten::any", "aten::any.dim", "aten::any.dims"},
+      lowerTruth<Reduction::Max>);
+  add({"aten::all", "aten::all.dim", "aten::all.dims"},
+      lowerTruth<Reduction::Min>);
+  add({"aten::amax", "aten::max"}, lowerExtremum<Reduction::Max>);
+  add({"aten::amin", "aten::min"}, lowerExtremum<Reduction::Min>);
+  table.add("aten::aminmax", lowerBothExtrema);
+  table.add("aten::max.dim", lowerExtremumWithIndex<true>);
+  table.add("aten::min.dim", lowerExtremumWithIndex<false>);
+  table.add("aten::argmax", lowerArgExtremum<true>);
+  table.add("aten::argmin", lowerArgExtremum<false>);
+  add({"aten::var", "aten::var.dim", "aten::var.correction"},
+      lowerVariance<false, false>);
+  add({"aten::std", "aten::std.dim", "aten::std.correction"},
+      lowerVariance<true, false>);
+  add({"aten::var_mean", "aten::var_mean.dim", "aten::var_mean.correction"},
+      lowerVariance<false, true>);
+  add({"aten::std_mean", "aten::std_mean.dim", "aten::std_mean.correction"},
+      lowerVariance<true, true>);
+  table.add("aten::logsumexp", lowerLogSumExp);
+  table.add("aten::linalg_vector_norm", lowerVectorNorm);
+  add({"aten::norm.Scalar", "aten::norm.ScalarOpt_dim",
+       "aten::norm.ScalarOpt_dtype", "aten::norm.ScalarOpt_dim_dtype"},
+      lowerOldNorm);
+  table.add("aten::mse_loss", lowerMSELoss);
+  table.add("aten::mse_loss_backward", lowerMSELossBackward);
+  table.add("aten::smooth_l1_loss", lowerSmoothL1Loss);
+  table.add("aten::huber_loss", lowerHuberLoss);
+  table.add("aten::nll_loss_forward", lowerNLLLoss);
+  table.add("aten::nll_loss_backward", lowerNLLLossBackward);
+}
+
+} // namespace intarsia::lower

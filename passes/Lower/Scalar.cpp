@@ -1,0 +1,416 @@
+//===- Scalar.cpp - Arithmetic on one element ---------------------*- C++
+//-*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Emits arith and math operations for Scalar.h, and the conversions between
+// dtypes. Signless integers get their sign here, from the dtype.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Lower/Scalar.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace intarsia::lower {
+namespace {
+
+bool isUnsigned(DType dtype) {
+  return isInteger(dtype) && !isSignedInteger(dtype);
+}
+
+/// The type of a scalar in computations.
+Type scalarType(MLIRContext *context, DType dtype) {
+  return dtype == DType::Bool ? IntegerType::get(context, 1)
+                              : storageType(context, dtype);
+}
+
+bool isHalf(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; }
+
+/// C++ leaves a float that the integer can't hold undefined; PyTorch's
+/// binaries convert by way of 32 or 64 bits and cut off, which we do too.
+Value floatToInteger(OpBuilder &builder, Location loc, Value value, DType to) {
+  unsigned width = 8 * dtypeSize(to);
+  unsigned wide = isUnsigned(to) || width == 64 ? 64 : 32;
+  Type wideType = builder.getIntegerType(wide);
+  value = arith::FPToSIOp::create(builder, loc, wideType, value);
+  if (width == wide)
+    return value;
+  return arith::TruncIOp::create(builder, loc, builder.getIntegerType(width),
+                                 value);
+}
+
+Value integerToInteger(OpBuilder &builder, Location loc, Value value,
+                       DType from, DType to) {
+  int64_t fromSize = dtypeSize(from), toSize = dtypeSize(to);
+  Type type = storageType(builder.getContext(), to);
+  if (from == DType::Bool)
+    return arith::ExtUIOp::create(builder, loc, type, value);
+  if (fromSize == toSize)
+    return value;
+  if (fromSize > toSize)
+    return arith::TruncIOp::create(builder, loc, type, value);
+  if (isUnsigned(from))
+    return arith::ExtUIOp::create(builder, loc, type, value);
+  return arith::ExtSIOp::create(builder, loc, type, value);
+}
+
+template <typename Op, typename... Args>
+Scalar make(const Scalar &like, Args... operands) {
+  const ScalarContext &context = like.getContext();
+  return like.with(Op::create(context.builder, context.loc, operands...));
+}
+
+/// A math operation that an emitter expands.
+template <typename Op, typename... Args>
+Scalar emitted(const Scalar &a, Args... operands) {
+  if (!hasMathEmitter(Op::getOperationName(), a.dtype()))
+    a.getContext().kernel.decline();
+  return make<Op>(a, a.getValue(), operands...);
+}
+
+Scalar compare(const Scalar &a, const Scalar &b, arith::CmpFPredicate onFloat,
+               arith::CmpIPredicate onSigned, arith::CmpIPredicate onUnsigned) {
+  const ScalarContext &context = a.getContext();
+  Value result;
+  if (a.isFloat()) {
+    result = arith::CmpFOp::create(context.builder, context.loc, onFloat,
+                                   a.getValue(), b.getValue());
+  } else {
+    bool isSigned = isSignedInteger(a.dtype());
+    result = arith::CmpIOp::create(context.builder, context.loc,
+                                   isSigned ? onSigned : onUnsigned,
+                                   a.getValue(), b.getValue());
+  }
+  return {context, result, DType::Bool};
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Conversions and constants
+//===----------------------------------------------------------------------===//
+
+bool hasMathEmitter(StringRef mathOpName, DType dtype) {
+  static const llvm::StringSet<> onF64 = {
+      "math.cos",   "math.erf", "math.exp",   "math.exp2",
+      "math.expm1", "math.log", "math.log10", "math.log1p",
+      "math.log2",  "math.sin", "math.tanh"};
+  if (dtype == DType::F64)
+    return onF64.contains(mathOpName);
+  return dtype == DType::F32;
+}
+
+Value convertScalar(OpBuilder &builder, Location loc, Value value, DType from,
+                    DType to) {
+  if (from == to)
+    return value;
+  Type type = scalarType(builder.getContext(), to);
+  if (to == DType::Bool) {
+    Value zero = arith::ConstantOp::create(
+        builder, loc, builder.getZeroAttr(value.getType()));
+    if (isFloatingPoint(from))
+      return arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::UNE,
+                                   value, zero);
+    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, value,
+                                 zero);
+  }
+  // c10::Half and c10::BFloat16 convert from and to everything through float.
+  if (isHalf(from) && to != DType::F32) {
+    value = arith::ExtFOp::create(builder, loc, builder.getF32Type(), value);
+    return convertScalar(builder, loc, value, DType::F32, to);
+  }
+  if (isHalf(to) && from != DType::F32) {
+    value = convertScalar(builder, loc, value, from, DType::F32);
+    return arith::TruncFOp::create(builder, loc, type, value);
+  }
+  if (isFloatingPoint(from)) {
+    if (!isFloatingPoint(to))
+      return floatToInteger(builder, loc, value, to);
+    if (dtypeSize(from) < dtypeSize(to))
+      return arith::ExtFOp::create(builder, loc, type, value);
+    return arith::TruncFOp::create(builder, loc, type, value);
+  }
+  if (isFloatingPoint(to)) {
+    if (from == DType::Bool || isUnsigned(from))
+      return arith::UIToFPOp::create(builder, loc, type, value);
+    return arith::SIToFPOp::create(builder, loc, type, value);
+  }
+  return integerToInteger(builder, loc, value, from, to);
+}
+
+Value constantScalar(OpBuilder &builder, Location loc, DType dtype,
+                     double value) {
+  Type type = scalarType(builder.getContext(), dtype);
+  TypedAttr attribute;
+  if (isFloatingPoint(dtype)) {
+    // By way of float, as c10::Half and c10::BFloat16 are made from a double.
+    if (isHalf(dtype))
+      value = static_cast<float>(value);
+    attribute = builder.getFloatAttr(type, value);
+  } else if (dtype == DType::Bool) {
+    attribute = builder.getIntegerAttr(type, value != 0);
+  } else {
+    attribute = builder.getIntegerAttr(
+        type,
+        APInt(64, static_cast<int64_t>(value)).trunc(8 * dtypeSize(dtype)));
+  }
+  return arith::ConstantOp::create(builder, loc, attribute);
+}
+
+Value constantScalar(OpBuilder &builder, Location loc, DType dtype,
+                     int64_t value) {
+  if (isHalf(dtype))
+    return constantScalar(builder, loc, dtype,
+                          static_cast<double>(static_cast<float>(value)));
+  if (dtype == DType::F32)
+    return constantScalar(builder, loc, dtype,
+                          static_cast<double>(static_cast<float>(value)));
+  if (isFloatingPoint(dtype))
+    return constantScalar(builder, loc, dtype, static_cast<double>(value));
+  Type type = scalarType(builder.getContext(), dtype);
+  TypedAttr attribute =
+      dtype == DType::Bool
+          ? builder.getIntegerAttr(type, value != 0)
+          : builder.getIntegerAttr(
+                type, APInt(64, value, true).trunc(8 * dtypeSize(dtype)));
+  return arith::ConstantOp::create(builder, loc, attribute);
+}
+
+Scalar Scalar::constant(double number) const {
+  return with(constantScalar(context->builder, context->loc, type, number));
+}
+
+Scalar Scalar::constant(int64_t number) const {
+  return with(constantScalar(context->builder, context->loc, type, number));
+}
+
+Scalar Scalar::to(DType dtype) const {
+  return {*context,
+          convertScalar(context->builder, context->loc, value, type, dtype),
+          dtype};
+}
+
+//===----------------------------------------------------------------------===//
+// Arithmetic
+//===----------------------------------------------------------------------===//
+
+Scalar Scalar::operator-() const {
+  if (isFloat())
+    return make<arith::NegFOp>(*this, value);
+  return make<arith::SubIOp>(*this, constant(0).value, value);
+}
+
+Scalar operator+(const Scalar &a, const Scalar &b) {
+  if (a.isFloat())
+    return make<arith::AddFOp>(a, a.getValue(), b.getValue());
+  if (a.dtype() == DType::Bool)
+    return a | b;
+  return make<arith::AddIOp>(a, a.getValue(), b.getValue());
+}
+
+Scalar operator-(const Scalar &a, const Scalar &b) {
+  if (a.isFloat())
+    return make<arith::SubFOp>(a, a.getValue(), b.getValue());
+  return make<arith::SubIOp>(a, a.getValue(), b.getValue());
+}
+
+Scalar operator*(const Scalar &a, const Scalar &b) {
+  if (a.isFloat())
+    return make<arith::MulFOp>(a, a.getValue(), b.getValue());
+  if (a.dtype() == DType::Bool)
+    return a & b;
+  return make<arith::MulIOp>(a, a.getValue(), b.getValue());
+}
+
+Scalar operator/(const Scalar &a, const Scalar &b) {
+  assert(a.isFloat() && "integers have truncDiv");
+  return make<arith::DivFOp>(a, a.getValue(), b.getValue());
+}
+
+Scalar operator<(const Scalar &a, const Scalar &b) {
+  return compare(a, b, arith::CmpFPredicate::OLT, arith::CmpIPredicate::slt,
+                 arith::CmpIPredicate::ult);
+}
+Scalar operator<=(const Scalar &a, const Scalar &b) {
+  return compare(a, b, arith::CmpFPredicate::OLE, arith::CmpIPredicate::sle,
+                 arith::CmpIPredicate::ule);
+}
+Scalar operator>(const Scalar &a, const Scalar &b) {
+  return compare(a, b, arith::CmpFPredicate::OGT, arith::CmpIPredicate::sgt,
+                 arith::CmpIPredicate::ugt);
+}
+Scalar operator>=(const Scalar &a, const Scalar &b) {
+  return compare(a, b, arith::CmpFPredicate::OGE, arith::CmpIPredicate::sge,
+                 arith::CmpIPredicate::uge);
+}
+Scalar operator==(const Scalar &a, const Scalar &b) {
+  return compare(a, b, arith::CmpFPredicate::OEQ, arith::CmpIPredicate::eq,
+                 arith::CmpIPredicate::eq);
+}
+Scalar operator!=(const Scalar &a, const Scalar &b) {
+  return compare(a, b, arith::CmpFPredicate::UNE, arith::CmpIPredicate::ne,
+                 arith::CmpIPredicate::ne);
+}
+
+Scalar operator&(const Scalar &a, const Scalar &b) {
+  return make<arith::AndIOp>(a, a.getValue(), b.getValue());
+}
+Scalar operator|(const Scalar &a, const Scalar &b) {
+  return make<arith::OrIOp>(a, a.getValue(), b.getValue());
+}
+Scalar operator^(const Scalar &a, const Scalar &b) {
+  return make<arith::XOrIOp>(a, a.getValue(), b.getValue());
+}
+Scalar operator~(const Scalar &a) {
+  return a ^ a.constant(a.dtype() == DType::Bool ? 1 : -1);
+}
+
+Scalar select(const Scalar &condition, const Scalar &a, const Scalar &b) {
+  return make<arith::SelectOp>(a, condition.getValue(), a.getValue(),
+                               b.getValue());
+}
+
+Scalar max(const Scalar &a, const Scalar &b) {
+  if (a.isFloat())
+    return make<arith::MaximumFOp>(a, a.getValue(), b.getValue());
+  if (isSignedInteger(a.dtype()))
+    return make<arith::MaxSIOp>(a, a.getValue(), b.getValue());
+  return make<arith::MaxUIOp>(a, a.getValue(), b.getValue());
+}
+
+Scalar min(const Scalar &a, const Scalar &b) {
+  if (a.isFloat())
+    return make<arith::MinimumFOp>(a, a.getValue(), b.getValue());
+  if (isSignedInteger(a.dtype()))
+    return make<arith::MinSIOp>(a, a.getValue(), b.getValue());
+  return make<arith::MinUIOp>(a, a.getValue(), b.getValue());
+}
+
+Scalar fmax(const Scalar &a, const Scalar &b) {
+  if (!a.isFloat())
+    return max(a, b);
+  return make<arith::MaxNumFOp>(a, a.getValue(), b.getValue());
+}
+
+Scalar fmin(const Scalar &a, const Scalar &b) {
+  if (!a.isFloat())
+    return min(a, b);
+  return make<arith::MinNumFOp>(a, a.getValue(), b.getValue());
+}
+
+Scalar stdMax(const Scalar &a, const Scalar &b) {
+  return a.isFloat() ? select(a < b, b, a) : max(a, b);
+}
+
+Scalar stdMin(const Scalar &a, const Scalar &b) {
+  return a.isFloat() ? select(a > b, b, a) : min(a, b);
+}
+
+Scalar isNaN(const Scalar &a) {
+  if (a.isFloat())
+    return a != a;
+  return Scalar(a.getContext(), a.getValue(), DType::Bool)
+      .with(constantScalar(a.getContext().builder, a.getContext().loc,
+                           DType::Bool, int64_t(0)));
+}
+
+Scalar isInf(const Scalar &a) {
+  if (a.isFloat())
+    return abs(a) == std::numeric_limits<double>::infinity();
+  return isNaN(a);
+}
+
+Scalar truncDiv(const Scalar &a, const Scalar &b) {
+  if (isUnsigned(a.dtype()))
+    return make<arith::DivUIOp>(a, a.getValue(), b.getValue());
+  return make<arith::DivSIOp>(a, a.getValue(), b.getValue());
+}
+
+Scalar truncMod(const Scalar &a, const Scalar &b) {
+  if (isUnsigned(a.dtype()))
+    return make<arith::RemUIOp>(a, a.getValue(), b.getValue());
+  return make<arith::RemSIOp>(a, a.getValue(), b.getValue());
+}
+
+Scalar shiftLeft(const Scalar &a, const Scalar &b) {
+  return make<arith::ShLIOp>(a, a.getValue(), b.getValue());
+}
+
+Scalar shiftRight(const Scalar &a, const Scalar &b) {
+  if (isUnsigned(a.dtype()))
+    return make<arith::ShRUIOp>(a, a.getValue(), b.getValue());
+  return make<arith::ShRSIOp>(a, a.getValue(), b.getValue());
+}
+
+Scalar abs(const Scalar &a) {
+  if (a.isFloat())
+    return make<math::AbsFOp>(a, a.getValue());
+  if (!isSignedInteger(a.dtype()))
+    return a;
+  return select(a < a.constant(0), -a, a);
+}
+
+Scalar ceil(const Scalar &a) {
+  return a.isFloat() ? make<math::CeilOp>(a, a.getValue()) : a;
+}
+Scalar floor(const Scalar &a) {
+  return a.isFloat() ? make<math::FloorOp>(a, a.getValue()) : a;
+}
+Scalar trunc(const Scalar &a) {
+  return a.isFloat() ? make<math::TruncOp>(a, a.getValue()) : a;
+}
+Scalar roundEven(const Scalar &a) {
+  return a.isFloat() ? make<math::RoundEvenOp>(a, a.getValue()) : a;
+}
+Scalar sqrt(const Scalar &a) { return make<math::SqrtOp>(a, a.getValue()); }
+Scalar fma(const Scalar &a, const Scalar &b, const Scalar &c) {
+  if (!a.isFloat())
+    return a * b + c;
+  return make<math::FmaOp>(a, a.getValue(), b.getValue(), c.getValue());
+}
+Scalar copysign(const Scalar &magnitude, const Scalar &sign) {
+  return make<math::CopySignOp>(magnitude, magnitude.getValue(),
+                                sign.getValue());
+}
+
+Scalar acos(const Scalar &a) { return emitted<math::AcosOp>(a); }
+Scalar acosh(const Scalar &a) { return emitted<math::AcoshOp>(a); }
+Scalar asin(const Scalar &a) { return emitted<math::AsinOp>(a); }
+Scalar asinh(const Scalar &a) { return emitted<math::AsinhOp>(a); }
+Scalar atan(const Scalar &a) { return emitted<math::AtanOp>(a); }
+Scalar atanh(const Scalar &a) { return emitted<math::AtanhOp>(a); }
+Scalar atan2(const Scalar &a, const Scalar &b) {
+  return emitted<math::Atan2Op>(a, b.getValue());
+}
+Scalar cos(const Scalar &a) { return emitted<math::CosOp>(a); }
+Scalar cosh(const Scalar &a) { return emitted<math::CoshOp>(a); }
+Scalar erf(const Scalar &a) { return emitted<math::ErfOp>(a); }
+Scalar erfc(const Scalar &a) { return emitted<math::ErfcOp>(a); }
+Scalar exp(const Scalar &a) { return emitted<math::ExpOp>(a); }
+Scalar exp2(const Scalar &a) { return emitted<math::Exp2Op>(a); }
+Scalar expm1(const Scalar &a) { return emitted<math::ExpM1Op>(a); }
+Scalar log(const Scalar &a) { return emitted<math::LogOp>(a); }
+Scalar log10(const Scalar &a) { return emitted<math::Log10Op>(a); }
+Scalar log1p(const Scalar &a) { return emitted<math::Log1pOp>(a); }
+Scalar log2(const Scalar &a) { return emitted<math::Log2Op>(a); }
+Scalar pow(const Scalar &a, const Scalar &b) {
+  if (!a.isFloat()) {
+    a.getContext().kernel.decline();
+    return a;
+  }
+  return emitted<math::PowFOp>(a, b.getValue());
+}
+Scalar sin(const Scalar &a) { return emitted<math::SinOp>(a); }
+Scalar sinh(const Scalar &a) { return emitted<math::SinhOp>(a); }
+Scalar tan(const Scalar &a) { return emitted<math::TanOp>(a); }
+Scalar tanh(const Scalar &a) { return emitted<math::TanhOp>(a); }
+
+} // namespace intarsia::lower

@@ -1,0 +1,266 @@
+//===- Shapes.cpp - Putting elements elsewhere --------------------*- C++
+//-*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Operators that copy elements to other places: concatenation, padding,
+// repetition, reversal, triangles. Views themselves are in Views.cpp.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Lower/Compose.h"
+#include "passes/Lower/Views.h"
+
+using namespace mlir;
+
+namespace intarsia::lower {
+namespace {
+
+std::optional<Tensor> input(graph::CallOp call, KernelBuilder &kernel) {
+  return tensorArgument(call, kernel, "self");
+}
+
+/// The call's list of tensors, in the result's dtype.
+std::optional<SmallVector<Tensor>> tensorList(graph::CallOp call,
+                                              KernelBuilder &kernel) {
+  SmallVector<Tensor> tensors;
+  for (Value value : call.operandList("tensors")) {
+    if (!value || !isa<graph::TensorType>(value.getType()))
+      return std::nullopt;
+    tensors.push_back(kernel.cast(kernel.input(value), resultDType(call)));
+  }
+  if (tensors.empty())
+    return std::nullopt;
+  return tensors;
+}
+
+Lowered lowerConcatenation(graph::CallOp call, KernelBuilder &kernel) {
+  auto tensors = tensorList(call, kernel);
+  SmallVector<SymExpr> sizes = resultSizes(call);
+  auto dim = dimArgument(call, "dim", static_cast<int64_t>(sizes.size()));
+  if (!tensors || !dim)
+    return failure();
+  SymExpr length = 0;
+  for (const Tensor &tensor : *tensors) {
+    // A tensor of shape [0] is let through by eager whatever the others are.
+    if (tensor.rank() != static_cast<int64_t>(sizes.size()))
+      return failure();
+    SmallVector<SymExpr> expected = sizes;
+    expected[*dim] = tensor.sizes[*dim];
+    if (tensor.sizes != expected)
+      return failure();
+    length = length + tensor.sizes[*dim];
+  }
+  if (length != sizes[*dim])
+    return failure();
+  return SmallVector<Tensor>{kernel.concat(*tensors, *dim, sizes)};
+}
+
+Lowered lowerStack(graph::CallOp call, KernelBuilder &kernel) {
+  auto tensors = tensorList(call, kernel);
+  SmallVector<SymExpr> sizes = resultSizes(call);
+  auto dim = dimArgument(call, "dim", static_cast<int64_t>(sizes.size()));
+  if (!tensors || !dim)
+    return failure();
+  SmallVector<SymExpr> part = sizes;
+  part.erase(part.begin() + *dim);
+  for (Tensor &tensor : *tensors) {
+    if (tensor.sizes != part)
+      return failure();
+    tensor = kernel.unsqueeze(tensor, *dim);
+  }
+  return SmallVector<Tensor>{kernel.concat(*tensors, *dim, sizes)};
+}
+
+/// `self` with `part` in place of its positions [start, start + length of part)
+/// along `dim`.
+Tensor replaced(KernelBuilder &kernel, const Tensor &self, const Tensor &part,
+                int64_t dim, const SymExpr &start) {
+  SymExpr end = start + part.sizes[dim];
+  SymExpr after = self.sizes[dim] - end;
+  SmallVector<Tensor> pieces;
+  if (!start.isInteger(0))
+    pieces.push_back(kernel.slice(self, dim, 0, start, 1));
+  pieces.push_back(part);
+  if (!after.isInteger(0))
+    pieces.push_back(kernel.slice(self, dim, end, after, 1));
+  return kernel.concat(pieces, dim, self.sizes);
+}
+
+Lowered lowerSliceScatter(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = input(call, kernel);
+  std::optional<Tensor> source = tensorArgument(call, kernel, "src");
+  if (!self || !source || self->rank() != source->rank())
+    return failure();
+  auto dim = dimArgument(call, "dim", self->rank());
+  if (!dim || call.intArg("step").value_or(1) != 1)
+    return failure();
+  std::optional<SymExpr> start =
+      sliceStart(call, self->sizes[*dim], source->sizes[*dim]);
+  SmallVector<SymExpr> expected = self->sizes;
+  expected[*dim] = source->sizes[*dim];
+  if (!start || source->sizes != expected)
+    return failure();
+  Tensor part = kernel.cast(*source, self->dtype);
+  return SmallVector<Tensor>{replaced(kernel, *self, part, *dim, *start)};
+}
+
+Lowered lowerSelectScatter(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = input(call, kernel);
+  std::optional<Tensor> source = tensorArgument(call, kernel, "src");
+  if (!self || !source || self->rank() != source->rank() + 1)
+    return failure();
+  auto dim = dimArgument(call, "dim", self->rank());
+  if (!dim)
+    return failure();
+  std::optional<SymExpr> index = selectIndex(call, self->sizes[*dim]);
+  SmallVector<SymExpr> expected = self->sizes;
+  expected.erase(expected.begin() + *dim);
+  if (!index || source->sizes != expected)
+    return failure();
+  Tensor part = kernel.unsqueeze(kernel.cast(*source, self->dtype), *dim);
+  return SmallVector<Tensor>{replaced(kernel, *self, part, *dim, *index)};
+}
+
+Lowered lowerPad(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = input(call, kernel);
+  auto pad = intsArgument(call, "pad");
+  std::optional<Argument> value = argument(call, kernel, "value");
+  if (!self || !pad || pad->size() % 2 != 0 ||
+      static_cast<int64_t>(pad->size()) > 2 * self->rank())
+    return failure();
+  SmallVector<int64_t> low(self->rank()), high(self->rank());
+  // Pairs from the last dimension on.
+  for (size_t i = 0; i < pad->size() / 2; ++i) {
+    int64_t dim = self->rank() - 1 - static_cast<int64_t>(i);
+    low[dim] = (*pad)[2 * i];
+    high[dim] = (*pad)[2 * i + 1];
+    if (low[dim] < 0 || high[dim] < 0)
+      return failure();
+  }
+  std::optional<double> constant = 0.0;
+  if (!call.isNone("value"))
+    constant = value ? value->constantFloat() : std::nullopt;
+  if (!constant)
+    return failure();
+  Value filler =
+      constantScalar(kernel.builder(), kernel.getLoc(), self->dtype, *constant);
+  Tensor result = kernel.pad(*self, low, high, filler);
+  if (result.sizes != resultSizes(call))
+    return failure();
+  return SmallVector<Tensor>{result};
+}
+
+/// Each dimension becomes (repetitions, itself), which is then flattened.
+Lowered lowerRepeat(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = input(call, kernel);
+  auto repeats = call.sizesArg("repeats");
+  if (!self || !repeats || static_cast<int64_t>(repeats->size()) < self->rank())
+    return failure();
+  SmallVector<SymExpr> split;
+  Access access{*self, {}};
+  int64_t added = static_cast<int64_t>(repeats->size()) - self->rank();
+  for (auto [dim, count] : llvm::enumerate(*repeats)) {
+    int64_t source = static_cast<int64_t>(dim) - added;
+    if (source < 0 || !count.isInteger(1))
+      split.push_back(count);
+    if (source < 0)
+      continue;
+    access.dims.push_back(static_cast<int64_t>(split.size()));
+    split.push_back(self->sizes[source]);
+  }
+  Tensor repeated = compute(kernel, {access}, split, self->dtype,
+                            [](ArrayRef<Scalar> v) { return v[0]; });
+  return SmallVector<Tensor>{withSizes(kernel, repeated, resultSizes(call))};
+}
+
+/// Reads the source where `source` says, given the position in the result.
+Lowered
+rearranged(graph::CallOp call, KernelBuilder &kernel, const Tensor &self,
+           llvm::function_ref<void(MutableArrayRef<Scalar> position)> source) {
+  return SmallVector<Tensor>{
+      computeAt(kernel, {}, resultSizes(call), self.dtype,
+                [&](ArrayRef<Scalar>, ArrayRef<Scalar> position) {
+                  SmallVector<Scalar> from = llvm::to_vector(position);
+                  source(from);
+                  return readAt(self, from);
+                })};
+}
+
+Lowered lowerFlip(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = input(call, kernel);
+  if (!self || self->rank() == 0)
+    return failure();
+  auto list = intsArgument(call, "dims");
+  auto dims = dimsArgument(call, "dims", self->rank());
+  if (!list || list->empty() || !dims)
+    return failure();
+  return rearranged(call, kernel, *self, [&](MutableArrayRef<Scalar> position) {
+    for (int64_t dim : *dims)
+      position[dim] = exprScalar(self->sizes[dim] - SymExpr(1), position[dim]) -
+                      position[dim];
+  });
+}
+
+Lowered lowerRoll(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = input(call, kernel);
+  auto shifts = intsArgument(call, "shifts");
+  auto dims = intsArgument(call, "dims");
+  if (!self || !shifts || !dims || dims->empty() ||
+      dims->size() != shifts->size())
+    return failure();
+  for (int64_t &dim : *dims) {
+    if (dim < -self->rank() || dim >= self->rank())
+      return failure();
+    if (dim < 0)
+      dim += self->rank();
+  }
+  return rearranged(call, kernel, *self, [&](MutableArrayRef<Scalar> position) {
+    for (auto [dim, shift] : llvm::zip(*dims, *shifts)) {
+      const SymExpr &size = self->sizes[dim];
+      Scalar by =
+          exprScalar(SymExpr::make(SymExpr::Kind::Mod, {SymExpr(shift), size}),
+                     position[dim]);
+      Scalar moved = position[dim] - by;
+      position[dim] = select(moved < moved.constant(0),
+                             moved + exprScalar(size, moved), moved);
+    }
+  });
+}
+
+template <bool isLower>
+Lowered lowerTriangle(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = input(call, kernel);
+  std::optional<SymExpr> diagonal =
+      call.isNone("diagonal") ? SymExpr(0) : call.sizeArg("diagonal");
+  if (!self || self->rank() < 2 || !diagonal)
+    return failure();
+  return SmallVector<Tensor>{computeAt(
+      kernel, {*self}, self->sizes, self->dtype,
+      [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
+        Scalar distance = position.back() - position[position.size() - 2];
+        Scalar limit = exprScalar(*diagonal, distance);
+        return select(isLower ? distance <= limit : distance >= limit, v[0],
+                      v[0].constant(0));
+      })};
+}
+
+} // namespace
+
+void registerShapes(LoweringTable &table) {
+  table.add("aten::cat", lowerConcatenation);
+  table.add("aten::constant_pad_nd", lowerPad);
+  table.add("aten::flip", lowerFlip);
+  table.add("aten::repeat", lowerRepeat);
+  table.add("aten::roll", lowerRoll);
+  table.add("aten::select_scatter", lowerSelectScatter);
+  table.add("aten::slice_scatter", lowerSliceScatter);
+  table.add("aten::stack", lowerStack);
+  table.add("aten::tril", lowerTriangle<true>);
+  table.add("aten::triu", lowerTriangle<false>);
+}
+
+} // namespace intarsia::lower

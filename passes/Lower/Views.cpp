@@ -1,0 +1,180 @@
+//===- Views.cpp - View operators as index maps -------------------*- C++
+//-*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// A view is no kernel of its own: it stays a call, and fusion puts it into the
+// kernels that read it, as a change of positions. Inside a kernel there is no
+// storage to share, so an operator that sometimes copies (reshape) is one of
+// them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Lower/Views.h"
+#include "passes/Lower/Arguments.h"
+
+using namespace mlir;
+
+namespace intarsia::lower {
+
+std::optional<SymExpr> sliceStart(graph::CallOp call, const SymExpr &size,
+                                  const SymExpr &length) {
+  if (call.isNone("start"))
+    return SymExpr(0);
+  std::optional<SymExpr> start = call.sizeArg("start");
+  if (!start || start->isInteger(0))
+    return start;
+  std::optional<int64_t> constant = start->asInteger();
+  if (constant && *constant < 0)
+    start = size + *start;
+  // A slice that is known to have elements starts in range; so does one that
+  // goes to the end, whose length would be negative otherwise.
+  std::optional<int64_t> elements = length.asInteger();
+  if ((elements && *elements > 0) || *start + length == size)
+    return start;
+  SymExpr atMost = SymExpr::make(SymExpr::Kind::Min, {*start, size});
+  return SymExpr::make(SymExpr::Kind::Max, {SymExpr(0), atMost});
+}
+
+std::optional<SymExpr> selectIndex(graph::CallOp call, const SymExpr &size) {
+  std::optional<SymExpr> index = call.sizeArg("index");
+  if (index && index->asInteger() && *index->asInteger() < 0)
+    return size + *index;
+  return index;
+}
+
+namespace {
+
+FailureOr<Tensor> viewIdentity(graph::CallOp, KernelBuilder &,
+                               const Tensor &source) {
+  return source;
+}
+
+/// Every view that keeps the elements in their order.
+FailureOr<Tensor> viewReshape(graph::CallOp call, KernelBuilder &kernel,
+                              const Tensor &source) {
+  Tensor result = kernel.reshape(source, resultSizes(call));
+  if (!result.value)
+    return failure();
+  return result;
+}
+
+FailureOr<Tensor> viewPermute(graph::CallOp call, KernelBuilder &kernel,
+                              const Tensor &source) {
+  std::optional<SmallVector<int64_t>> order = intsArgument(call, "dims");
+  if (!order || static_cast<int64_t>(order->size()) != source.rank())
+    return failure();
+  for (int64_t &dim : *order)
+    if (dim < 0)
+      dim += source.rank();
+  return kernel.permute(source, *order);
+}
+
+FailureOr<Tensor> exchange(KernelBuilder &kernel, const Tensor &source,
+                           int64_t first, int64_t second) {
+  SmallVector<int64_t> order =
+      llvm::to_vector(llvm::seq<int64_t>(0, source.rank()));
+  std::swap(order[first], order[second]);
+  return kernel.permute(source, order);
+}
+
+FailureOr<Tensor> viewTranspose(graph::CallOp call, KernelBuilder &kernel,
+                                const Tensor &source) {
+  std::optional<int64_t> first = dimArgument(call, "dim0", source.rank());
+  std::optional<int64_t> second = dimArgument(call, "dim1", source.rank());
+  if (!first || !second)
+    return failure();
+  if (*first == *second)
+    return source;
+  return exchange(kernel, source, *first, *second);
+}
+
+FailureOr<Tensor> viewT(graph::CallOp, KernelBuilder &kernel,
+                        const Tensor &source) {
+  if (source.rank() < 2)
+    return source;
+  return exchange(kernel, source, 0, 1);
+}
+
+FailureOr<Tensor> viewExpand(graph::CallOp call, KernelBuilder &kernel,
+                             const Tensor &source) {
+  SmallVector<SymExpr> sizes = resultSizes(call);
+  Argument argument;
+  argument.tensor = source;
+  if (!broadcastsTo(argument, sizes))
+    return failure();
+  return kernel.expand(source, sizes);
+}
+
+FailureOr<Tensor> viewSlice(graph::CallOp call, KernelBuilder &kernel,
+                            const Tensor &source) {
+  std::optional<int64_t> dim = dimArgument(call, "dim", source.rank());
+  int64_t step = 1;
+  if (!call.isNone("step")) {
+    std::optional<int64_t> given = call.intArg("step");
+    if (!given || *given < 1)
+      return failure();
+    step = *given;
+  }
+  if (!dim)
+    return failure();
+  SymExpr length = resultSizes(call)[*dim];
+  std::optional<SymExpr> start = sliceStart(call, source.sizes[*dim], length);
+  if (!start)
+    return failure();
+  if (length == source.sizes[*dim])
+    return source;
+  return kernel.slice(source, *dim, *start, length, step);
+}
+
+FailureOr<Tensor> viewSelect(graph::CallOp call, KernelBuilder &kernel,
+                             const Tensor &source) {
+  if (source.rank() == 0)
+    return failure();
+  std::optional<int64_t> dim = dimArgument(call, "dim", source.rank());
+  if (!dim)
+    return failure();
+  std::optional<SymExpr> index = selectIndex(call, source.sizes[*dim]);
+  if (!index)
+    return failure();
+  return kernel.select(source, *dim, *index);
+}
+
+const llvm::StringMap<ViewLowering> &viewTable() {
+  static const llvm::StringMap<ViewLowering> table = {
+      {"aten::_unsafe_view", viewReshape},
+      {"aten::alias", viewIdentity},
+      {"aten::detach", viewIdentity},
+      {"aten::expand", viewExpand},
+      {"aten::flatten.using_ints", viewReshape},
+      {"aten::permute", viewPermute},
+      {"aten::reshape", viewReshape},
+      {"aten::select.int", viewSelect},
+      {"aten::slice.Tensor", viewSlice},
+      {"aten::squeeze", viewReshape},
+      {"aten::squeeze.dim", viewReshape},
+      {"aten::squeeze.dims", viewReshape},
+      {"aten::t", viewT},
+      {"aten::transpose.int", viewTranspose},
+      {"aten::unflatten.int", viewReshape},
+      {"aten::unsqueeze", viewReshape},
+      {"aten::view", viewReshape},
+  };
+  return table;
+}
+
+} // namespace
+
+ViewLowering lookupView(StringRef name) { return viewTable().lookup(name); }
+
+std::vector<StringRef> viewOperators() {
+  std::vector<StringRef> names;
+  for (StringRef name : viewTable().keys())
+    names.push_back(name);
+  return names;
+}
+
+} // namespace intarsia::lower

@@ -1,0 +1,58 @@
+//===- Passes.h - All passes and pipelines of Intarsia ------------*- C++ -*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Declares what Passes.td generates (`createNormalise()`, ..., and
+// `registerIntarsiaPasses()`, which makes every pass known to intarsia-opt) and
+// the pipelines of Pipelines.cpp.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef INTARSIA_PASSES_PASSES_H
+#define INTARSIA_PASSES_PASSES_H
+
+#include "dialects/Graph/Graph.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace intarsia {
+
+#define GEN_PASS_DECL
+#include "passes/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "passes/Passes.h.inc"
+
+/// What the pipelines of the path have in common.
+struct PipelineOptions {
+  /// "eager" rounds low precision where eager does; "fused" keeps f32 between
+  /// implicit casts.
+  std::string numerics = "eager";
+  /// The widest vector of the machine, in bits.
+  unsigned vectorBits = 512;
+  /// Whether the machine has fused multiply-add.
+  bool fma = true;
+};
+
+/// Calls that have a lowering become kernels.
+void buildLowerPipeline(mlir::OpPassManager &manager,
+                        const PipelineOptions &options);
+/// Kernels are grouped, and equal ones merged.
+void buildFusePipeline(mlir::OpPassManager &manager,
+                       const PipelineOptions &options);
+/// Kernels get their `decisions`, and their code appears as functions of the
+/// LLVM dialect in a nested module `@kernels`.
+void buildCPUPipeline(mlir::OpPassManager &manager,
+                      const PipelineOptions &options);
+/// The decisions about memory. `reuse`: also those that only save copies.
+void buildPlanPipeline(mlir::OpPassManager &manager, bool reuse);
+
+/// Makes the named pipelines known to intarsia-opt.
+void registerIntarsiaPipelines();
+
+} // namespace intarsia
+
+#endif // INTARSIA_PASSES_PASSES_H

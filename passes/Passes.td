@@ -1,0 +1,273 @@
+//===- Passes.td - All passes of Intarsia -*- tablegen -*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The passes by stage, alphabetical. Their implementations are in
+// passes/<Stage>/, one file a pass; the pipelines are in Pipelines.cpp.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef INTARSIA_PASSES_PASSES_TD
+#define INTARSIA_PASSES_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def CPUCheckMath : Pass<"cpu-check-math"> {
+  let summary = "Refuse math operations that are not instructions";
+  let description = [{
+    An error, naming the operation, for each operation of the math dialect that
+    neither `cpu-expand-math` replaces nor the CPU has as an instruction: LLVM
+    would call libm for every element, and kernels are linked with no library.
+  }];
+}
+
+def CPUEmitKernels : Pass<"cpu-emit-kernels", "::mlir::ModuleOp"> {
+  let summary = "Make one function of loops and vectors for each kernel";
+  let description = [{
+    Each scheduled `intarsia.kernel` becomes a `func.func` of the nested module
+    `@kernels`, with the signature of KernelABI.h; equal kernels share
+    one function. The kernel's `decisions` learn `symbol`, `scratch` (bytes a
+    thread needs) and `messages` (texts of the run-time checks).
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
+                           "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+  let statistics = [
+    Statistic<"numKernels", "kernels", "Functions emitted">,
+    Statistic<"numShared", "shared", "Kernels equal to an earlier one">];
+}
+
+def CPUExpandConversions : Pass<"cpu-expand-conversions"> {
+  let summary = "Round to bf16 and f16 as PyTorch does";
+  let description = [{
+    Replaces `arith.truncf` and `arith.extf` from and to bf16 by integer
+    arithmetic: round to nearest even, denormals kept (the instruction that LLVM
+    would select flushes them), any NaN becomes 0x7fc0. Between f64 and either
+    format values go through f32, as in eager.
+  }];
+  let options = [
+    Option<"f16c", "f16c", "bool", "true",
+           "Whether the CPU converts between f16 and f32; without it integer "
+           "arithmetic does">];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
+def CPUExpandMath : Pass<"cpu-expand-math"> {
+  let summary = "Replace math functions by vector code";
+  let description = [{
+    Replaces exp, tanh, sin and the like, on scalars and vectors, by arithmetic:
+    within 2 ulp for every f32 (f16 and bf16 are computed in f32), with fused
+    multiply-add inside. Operations that are one instruction stay; so do
+    functions of f64 without an accurate emitter (see MathEmitters.h).
+  }];
+  let options = [
+    Option<"fma", "fma", "bool", "true",
+           "Whether the CPU has fused multiply-add; without it f32 functions "
+           "are computed in f64">];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+  let statistics = [
+    Statistic<"numExpanded", "expanded", "Operations replaced">];
+}
+
+def CPUSchedule : Pass<"cpu-schedule", "::mlir::ModuleOp"> {
+  let summary = "Decide the loops, lanes and threads of each kernel";
+  let description = [{
+    Reads `decisions` of every `intarsia.kernel`: `space`, the sizes of the
+    iteration space, and `rows`, how many leading dimensions are rows (all of
+    them unless the kernel reduces along the others). Decides and adds:
+
+      loops         the dimensions of each loop, outermost first: those that lie
+                    one after the other in all memory that is read or written
+                    are one loop
+      row_loops     how many loops the parallel loop stands for
+      flat          the only loop is the parallel one
+      vector_roots  results are stored along the lanes of the last loop
+      lanes, tail_lanes
+      domain, grain the parallel loop's iterations, and the fewest worth a thread
+
+    and marks `linalg.generic` operations with `intarsia.cached` whose values
+    are dear and needed by several passes over a row.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", "512",
+           "Bits of the target's vector registers">];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
+                           "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
+def CPUToLLVM : Pass<"cpu-to-llvm", "::mlir::ModuleOp"> {
+  let summary = "Convert kernels to the LLVM dialect, completely";
+  let description = [{
+    Runs on the module of kernels: scf, arith, math, vector and func become the
+    LLVM dialect. An operation that can't is an error.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::cf::ControlFlowDialect"];
+}
+
+def FuseAnalyse : Pass<"fuse-analyse", "::mlir::ModuleOp"> {
+  let summary = "Find the iteration space of each kernel; split kernels that have several";
+  let description = [{
+    Gives every `intarsia.kernel` the `decisions` `space` (the sizes of its
+    iteration space) and `rows`: a kernel that reduces along trailing dimensions
+    iterates over the reduced tensor, its leading `rows` dimensions being rows;
+    others over their result. A kernel whose results have different spaces
+    (a norm's gradients) becomes several.
+  }];
+  let statistics = [Statistic<"numSplit", "split", "Kernels that became several">];
+}
+
+def FuseApply : Pass<"fuse-apply", "::mlir::ModuleOp"> {
+  let summary = "Make each group of kernels one kernel";
+  let description = [{
+    Merges the kernels that have the same `intarsia.group`. Only results that
+    are needed outside the group are results of the merged kernel; views between
+    members become index maps inside it.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+  let statistics = [Statistic<"numFused", "fused", "Kernels made of several">];
+}
+
+def FuseDecide : Pass<"fuse-decide", "::mlir::ModuleOp"> {
+  let summary = "Decide which kernels become one";
+  let description = [{
+    Gives kernels that are to become one the same `intarsia.group`, and the
+    space of the whole in their `decisions`. A producer joins its consumer if
+    both iterate over spaces of the same size (or rows of it), if what a
+    reduction gives is read by its own row only, and if no value is computed
+    more often than before unless that is cheaper than reading it from memory.
+    Nothing moves across an effect that it could observe.
+  }];
+  let options = [
+    Option<"maxOps", "max-ops", "int64_t", "400",
+           "Operations in the body of one kernel at the most">];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+  let statistics = [Statistic<"numGroups", "groups", "Groups of more than one kernel">];
+}
+
+def LowerCalls : Pass<"lower-calls", "::mlir::ModuleOp"> {
+  let summary = "Turn calls of operators that have a lowering into kernels";
+  let description = [{
+    Each `intarsia.call` whose operator has an entry in the table of
+    passes/Lower/Lowering.h becomes one `intarsia.kernel` on builtin tensors.
+    A call stays a call when
+
+    * its operator has no entry, or the entry declines its arguments;
+    * it mutates, draws random numbers, has effects, aliases, or defines
+      symbols;
+    * a tensor of it has a dtype without kernels (complex, 8-bit floats), is
+      known to be empty, or is not on the one device, CPU or CUDA, of the others;
+    * its function has the attribute `intarsia.aliasing`.
+
+    View operators stay calls: fusion looks through them.
+    docs/operators.md lists the table.
+
+    ```mlir
+    %0 = intarsia.call "aten::exp"(self = %x)
+      : (!intarsia.tensor<[s0]xf32>) -> !intarsia.tensor<[s0]xf32>
+    ```
+  }];
+  let dependentDialects = [
+    "::intarsia::graph::GraphDialect", "::mlir::arith::ArithDialect",
+    "::mlir::cf::ControlFlowDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
+  let statistics = [
+    Statistic<"numLowered", "lowered", "Calls that became kernels">,
+    Statistic<"numDeclined", "declined",
+              "Calls of operators in the table that stayed calls">];
+}
+
+def Normalise : Pass<"normalise", "::mlir::ModuleOp"> {
+  let summary = "Remove what carries no meaning: duplicate sizes, dead and no-op calls";
+  let description = [{
+    Brings an imported module into the form that later stages expect, changing
+    nothing that a program could observe:
+
+    * equal `intarsia.size` and `intarsia.weight` operations are merged, at the
+      top of the block in which they dominate their uses;
+    * a call without effects, randomness, mutation or aliasing whose results
+      nobody uses is removed (a call that defines a symbol that is used stays);
+    * a call, not marked `aliasing`, that returns its argument unchanged
+      (`aten::detach`, `aten::alias`, `aten::lift_fresh`, a `view` to the same
+      sizes, ...) is replaced by the argument, unless the result leaves the
+      function.
+
+    Equal calls of opaque operators are not merged: a call is never duplicated,
+    but neither may two calls become one, because their results must not share
+    storage.
+  }];
+  let dependentDialects = ["::intarsia::graph::GraphDialect"];
+  let statistics = [
+    Statistic<"numDead", "dead-calls", "Calls removed because nobody used them">,
+    Statistic<"numNoOps", "no-ops", "Calls replaced by their argument">,
+    Statistic<"numMerged", "merged", "Sizes and weights merged with an equal one">];
+}
+
+def PlanInplace : Pass<"plan-inplace", "::mlir::ModuleOp"> {
+  let summary = "Decide for every mutating call which bases are written in place";
+  let description = [{
+    Mutation is by value in the dialect: a call with `mutates` returns the new
+    value of every base that it writes. This pass decides, for each of them,
+    whether the operator may write the storage that holds the old value, or
+    gets a copy, by read/write conflict analysis over the whole function: a
+    base is written in place exactly if nothing that can run later reads the
+    old value through any value that may share its storage.
+
+    The decision is recorded on the call as `intarsia.inplace`, an array with
+    one entry for each entry of `mutates`:
+
+      "inplace"           the storage of the old value is written
+      "clone: <reason>"   the old value is copied first
+
+    and on each function result that updates an input or a buffer
+    (`intarsia.output` of "buffer_mutation", "input_mutation" or
+    "parameter_mutation") as `intarsia.writeback`: "inplace" when the storage of
+    the input already holds the result, "copy" otherwise. An `aten::copy_` into
+    a function argument whose storage already holds what is copied gets
+    `intarsia.writeback = "inplace"` too: it is not executed.
+
+    A function argument that no result updates belongs to the caller and is
+    never written.
+
+    With `reuse`, a call that returns an updated copy of its argument
+    (`aten::index_put`, `aten::slice_scatter`, `aten::copy`, ...) gets
+    `intarsia.reuse = "inplace"` when that argument's storage is written back
+    anyway, nothing reads the old value later, and the new one does not leave
+    the function otherwise: what functionalisation made of a write into a buffer
+    is a write into the buffer again. The pass runs once before lowering, which
+    leaves these calls alone, and once at the end, where all is decided anew.
+
+    In functions with `intarsia.aliasing` all bases are written in place: that
+    is what the program means.
+  }];
+  let options = [
+    Option<"reuse", "reuse", "bool", /*default=*/"true",
+           "Update arguments that are written back where they lie">];
+  let dependentDialects = ["::intarsia::graph::GraphDialect"];
+  let statistics = [
+    Statistic<"numInplace", "in-place", "Bases written in place">,
+    Statistic<"numClones", "clones", "Bases that are copied first">,
+    Statistic<"numReuses", "reuses", "Functional updates done in place">];
+}
+
+def PlanPrint : Pass<"plan-print", "::mlir::ModuleOp"> {
+  let summary = "Print the plan of the module to standard output";
+  let description = [{
+    Translates the module to a plan (`buildPlan`) and prints the listing. The
+    module itself is unchanged. Kernels need `decisions` with a `symbol`.
+  }];
+  let options = [
+    Option<"stridedViews", "strided-views", "bool", /*default=*/"true",
+           "Make views of a known form in the plan, without a call">,
+    Option<"strict", "strict", "bool", /*default=*/"false",
+           "Other strides of a result than its fake's are errors">];
+  let dependentDialects = ["::intarsia::graph::GraphDialect"];
+}
+
+#endif // INTARSIA_PASSES_PASSES_TD

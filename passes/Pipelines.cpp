@@ -1,0 +1,106 @@
+//===- Pipelines.cpp - The stages of the path as pass pipelines -----------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Which passes make a stage, in which order: the only place that says so. The
+// compiler runs the stages one after the other; intarsia-opt runs any of them
+// by name.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+
+using namespace mlir;
+
+namespace intarsia {
+
+void buildLowerPipeline(OpPassManager &manager,
+                        const PipelineOptions &options) {
+  manager.addPass(createNormalise());
+  // Updates in place stay calls.
+  manager.addPass(createPlanInplace());
+  manager.addPass(createLowerCalls());
+}
+
+void buildFusePipeline(OpPassManager &manager,
+                       const PipelineOptions &options) {
+  manager.addPass(createFuseAnalyse());
+  manager.addPass(createFuseDecide());
+  manager.addPass(createFuseApply());
+}
+
+void buildCPUPipeline(OpPassManager &manager, const PipelineOptions &options) {
+  CPUScheduleOptions schedule;
+  schedule.vectorBits = options.vectorBits;
+  manager.addPass(createCPUSchedule(schedule));
+  manager.addPass(createCPUEmitKernels());
+  OpPassManager &kernels = manager.nest<ModuleOp>();
+  CPUExpandMathOptions math;
+  math.fma = options.fma;
+  kernels.addPass(createCPUExpandMath(math));
+  kernels.addPass(createCPUCheckMath());
+  kernels.addPass(createCPUExpandConversions());
+  kernels.addPass(createCPUToLLVM());
+}
+
+void buildPlanPipeline(OpPassManager &manager, bool reuse) {
+  PlanInplaceOptions options;
+  options.reuse = reuse;
+  manager.addPass(createPlanInplace(options));
+}
+
+namespace {
+struct StageOptions : PassPipelineOptions<StageOptions> {
+  Option<std::string> numerics{
+      *this, "numerics",
+      llvm::cl::desc("'eager' rounds low precision where eager does, 'fused' "
+                     "keeps f32 between implicit casts"),
+      llvm::cl::init("eager")};
+  Option<unsigned> vectorBits{
+      *this, "vector-bits",
+      llvm::cl::desc("The widest vector of the machine, in bits"),
+      llvm::cl::init(512)};
+
+  Option<bool> fma{*this, "fma",
+                   llvm::cl::desc("Whether the CPU has fused multiply-add"),
+                   llvm::cl::init(true)};
+
+  operator PipelineOptions() const {
+    PipelineOptions options;
+    options.fma = fma;
+    options.numerics = numerics;
+    options.vectorBits = vectorBits;
+    return options;
+  }
+};
+} // namespace
+
+void registerIntarsiaPipelines() {
+  PassPipelineRegistration<StageOptions>(
+      "lower", "Normalise, then make kernels of the calls with a lowering",
+      [](OpPassManager &manager, const StageOptions &options) {
+        buildLowerPipeline(manager, options);
+      });
+  PassPipelineRegistration<StageOptions>(
+      "fuse", "Group kernels",
+      [](OpPassManager &manager, const StageOptions &options) {
+        buildFusePipeline(manager, options);
+      });
+  PassPipelineRegistration<StageOptions>(
+      "cpu", "Schedule the kernels and emit their code in the LLVM dialect",
+      [](OpPassManager &manager, const StageOptions &options) {
+        buildCPUPipeline(manager, options);
+      });
+  PassPipelineRegistration<>("plan", "Decide what is written in place",
+                             [](OpPassManager &manager) {
+                               buildPlanPipeline(manager, /*reuse=*/true);
+                             });
+}
+
+} // namespace intarsia

@@ -1,0 +1,226 @@
+//===- PlanInplace.cpp - Decide which writes happen in place --------------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Implements `plan-inplace`: the one place where it is decided whether a
+// mutating call writes the storage of its base or a copy. Nothing is
+// transformed; the plan builder follows the attributes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Passes.h"
+#include "passes/Plan/Reuse.h"
+#include "passes/Plan/Storage.h"
+
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace intarsia {
+#define GEN_PASS_DEF_PLANINPLACE
+#include "passes/Passes.h.inc"
+} // namespace intarsia
+
+using namespace mlir;
+using namespace intarsia;
+
+/// How a reason names an operation.
+static std::string describe(Operation *op) {
+  if (auto call = dyn_cast<graph::CallOp>(op))
+    return call.getCallee().str();
+  if (auto kernel = dyn_cast<graph::KernelOp>(op)) {
+    ArrayAttr ops = kernel.getOps();
+    return ops.empty() ? "a kernel"
+                       : "the kernel of " +
+                             cast<StringAttr>(ops.getValue().front()).str();
+  }
+  return op->getName().getStringRef().str();
+}
+
+static std::string describeArgument(func::FuncOp function,
+                                    BlockArgument argument) {
+  auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                    "intarsia.name");
+  return name ? name.str() : "#" + std::to_string(argument.getArgNumber());
+}
+
+namespace {
+
+/// The decisions of one function.
+class Decider {
+public:
+  Decider(func::FuncOp function, bool reuse)
+      : function(function), storage(function), reuse(reuse),
+        aliasing(function->hasAttr("intarsia.aliasing")) {}
+
+  void run() {
+    findWritebacks();
+    for (Operation &op : function.getBody().front()) {
+      if (auto call = dyn_cast<graph::CallOp>(op)) {
+        if (!call.getMutates().empty())
+          decide(call);
+        else
+          decideReuse(call);
+      }
+      storage.visit(&op);
+    }
+    decideResults();
+  }
+
+  unsigned inplaceCount = 0, cloneCount = 0, reuseCount = 0;
+
+private:
+  /// An argument may be written early only if the program writes it at all.
+  void findWritebacks() {
+    for (unsigned i = 0, e = function.getNumResults(); i != e; ++i)
+      if (BlockArgument argument = mutatedArgument(function, i))
+        writtenBack.insert(argument);
+  }
+
+  void decide(graph::CallOp call) {
+    Builder builder(call.getContext());
+    if (BlockArgument argument = overwrittenArgument(call)) {
+      Value source = call.operand("src");
+      if (source && source.getType() == argument.getType() &&
+          storage.isCurrentValue(source, argument)) {
+        call->setAttr(writebackAttrName, builder.getStringAttr("inplace"));
+        call->setAttr(inplaceAttrName, builder.getStrArrayAttr({"inplace"}));
+        ++inplaceCount;
+        return;
+      }
+    }
+    SmallVector<std::string> reasons;
+    for (int64_t operand : call.getMutates())
+      reasons.push_back(whyClone(call, call.getInputs()[operand]));
+    // Two bases in one storage are written together or not at all: a copy of
+    // one of them would separate what the operator was given as one.
+    for (auto [i, a] : llvm::enumerate(call.getMutates()))
+      for (auto [j, b] : llvm::enumerate(call.getMutates()))
+        if (i != j && reasons[i].empty() && !reasons[j].empty() &&
+            storage.mayShare(call.getInputs()[a], call.getInputs()[b]))
+          reasons[i] = reasons[j];
+
+    SmallVector<Attribute> decisions;
+    for (const std::string &reason : reasons) {
+      decisions.push_back(builder.getStringAttr(
+          reason.empty() ? "inplace" : "clone: " + reason));
+      ++(reason.empty() ? inplaceCount : cloneCount);
+    }
+    call->setAttr(inplaceAttrName, builder.getArrayAttr(decisions));
+  }
+
+  /// Empty: the base's own storage may be written.
+  std::string whyClone(graph::CallOp call, Value base) {
+    if (aliasing)
+      return "";
+    for (Value root : storage.roots(base)) {
+      if (auto argument = dyn_cast<BlockArgument>(root)) {
+        if (!writtenBack.contains(argument))
+          return "argument " + describeArgument(function, argument) +
+                 " belongs to the caller";
+      } else if (root.getDefiningOp<graph::WeightOp>()) {
+        return "the storage is a constant's";
+      }
+    }
+    if (Operation *reader = storage.laterReader(call, base))
+      return isa<func::ReturnOp>(reader)
+                 ? "the old value is returned"
+                 : "the old value is read by " + describe(reader);
+    return "";
+  }
+
+  /// An update of what is written back anyway is done where it lies.
+  void decideReuse(graph::CallOp call) {
+    call->removeAttr(reuseAttrName);
+    if (!reuse || aliasing || !updateOf(call))
+      return;
+    Value self = call.operand("self");
+    const Storage::Roots &roots = storage.roots(self);
+    bool isWrittenBack =
+        !roots.empty() && llvm::all_of(roots, [&](Value root) {
+          return writtenBack.contains(root);
+        });
+    bool overlaps = llvm::any_of(call.getInputs(), [&](Value operand) {
+      return operand != self && storage.mayShare(operand, self);
+    });
+    if (!isWrittenBack || overlaps || leaves(call.getOutputs().front()) ||
+        storage.laterReader(call, self))
+      return;
+    call->setAttr(reuseAttrName,
+                  StringAttr::get(call.getContext(), "inplace"));
+    ++reuseCount;
+  }
+
+  /// Whether the caller gets the value, or one that may share its storage,
+  /// otherwise than as the new value of an argument. It would hold a tensor
+  /// that the next call changes, where the program may have made one of its own.
+  bool leaves(Value value) {
+    return llvm::any_of(value.getUses(), [&](OpOperand &use) {
+      Operation *user = use.getOwner();
+      if (isa<func::ReturnOp>(user))
+        return !mutatedArgument(function, use.getOperandNumber());
+      auto call = dyn_cast<graph::CallOp>(user);
+      if (!call)
+        return false;
+      if (call.getCallee().starts_with("higher_order::"))
+        return llvm::any_of(call->getResults(),
+                            [&](Value result) { return leaves(result); });
+      for (auto [operand, updated] :
+           llvm::zip(call.getMutates(), call.getUpdated()))
+        if (call.getInputs()[operand] == value && leaves(updated))
+          return true;
+      if (updateOf(call) && call.operand("self") == value)
+        return leaves(call.getOutputs().front());
+      std::optional<ArrayRef<int64_t>> views = call.getViews();
+      for (auto [index, output] : llvm::enumerate(call.getOutputs()))
+        if (views && index < views->size() && (*views)[index] >= 0 &&
+            call.getInputs()[(*views)[index]] == value && leaves(output))
+          return true;
+      return false;
+    });
+  }
+
+  void decideResults() {
+    auto results = cast<func::ReturnOp>(
+        function.getBody().front().getTerminator());
+    for (auto [i, value] : llvm::enumerate(results.getOperands())) {
+      BlockArgument argument = mutatedArgument(function, i);
+      if (!argument)
+        continue;
+      bool inplace = value.getType() == argument.getType() &&
+                     storage.isCurrentValue(value, argument);
+      function.setResultAttr(
+          i, writebackAttrName,
+          StringAttr::get(function.getContext(), inplace ? "inplace" : "copy"));
+    }
+  }
+
+  func::FuncOp function;
+  Storage storage;
+  bool reuse, aliasing;
+  llvm::DenseSet<Value> writtenBack;
+};
+
+struct PlanInplace final : intarsia::impl::PlanInplaceBase<PlanInplace> {
+  using PlanInplaceBase::PlanInplaceBase;
+
+  void runOnOperation() override {
+    for (func::FuncOp function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isExternal())
+        continue;
+      if (!function.getBody().hasOneBlock()) {
+        function.emitError("expected a function of one block");
+        return signalPassFailure();
+      }
+      Decider decider(function, reuse);
+      decider.run();
+      numInplace += decider.inplaceCount;
+      numClones += decider.cloneCount;
+      numReuses += decider.reuseCount;
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,165 @@
+//===- Storage.cpp - Which values may share storage -----------------------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Roots flow from the facts on the calls: views share their operand's roots,
+// an in-place update keeps the base's, subgraphs may return what they were
+// given, and every other result has a storage of its own.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Plan/Storage.h"
+#include "passes/Plan/Reuse.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace intarsia {
+
+static bool hasStorage(Value value) {
+  return isa<graph::TensorType, graph::ObjectType>(value.getType());
+}
+
+bool isInplace(graph::CallOp call, unsigned index) {
+  auto decisions = call->getAttrOfType<ArrayAttr>(inplaceAttrName);
+  if (!decisions || index >= decisions.size())
+    return false;
+  auto decision = dyn_cast<StringAttr>(decisions[index]);
+  return decision && decision.getValue() == "inplace";
+}
+
+BlockArgument mutatedArgument(func::FuncOp function, unsigned index) {
+  auto kind =
+      function.getResultAttrOfType<StringAttr>(index, "intarsia.output");
+  auto target =
+      function.getResultAttrOfType<StringAttr>(index, "intarsia.target");
+  if (!kind || !target || !kind.getValue().ends_with("_mutation"))
+    return {};
+  bool byName = kind.getValue() == "input_mutation";
+  for (BlockArgument argument : function.getArguments()) {
+    auto name = function.getArgAttrOfType<StringAttr>(
+        argument.getArgNumber(), byName ? "intarsia.name" : "intarsia.target");
+    if (name && name.getValue() == target.getValue())
+      return argument;
+  }
+  return {};
+}
+
+BlockArgument overwrittenArgument(graph::CallOp call) {
+  if (call.getCallee() != "aten::copy_" || call.getMutates().size() != 1)
+    return {};
+  return dyn_cast<BlockArgument>(call.getInputs()[call.getMutates().front()]);
+}
+
+Storage::Storage(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments())
+    if (hasStorage(argument))
+      enter(argument, {argument});
+}
+
+void Storage::enter(Value value, Roots roots) {
+  for (Value root : roots)
+    membersOf[root].push_back(value);
+  rootsOf[value] = std::move(roots);
+}
+
+const Storage::Roots &Storage::roots(Value value) const {
+  auto it = rootsOf.find(value);
+  return it == rootsOf.end() ? none : it->second;
+}
+
+bool Storage::mayShare(Value a, Value b) const {
+  return llvm::any_of(roots(a), [&](Value root) {
+    return llvm::is_contained(roots(b), root);
+  });
+}
+
+ArrayRef<Value> Storage::members(Value root) const {
+  auto it = membersOf.find(root);
+  return it == membersOf.end() ? ArrayRef<Value>() : ArrayRef<Value>(it->second);
+}
+
+void Storage::visit(Operation *op) {
+  auto call = dyn_cast<graph::CallOp>(op);
+  if (!call) {
+    for (Value result : op->getResults())
+      if (hasStorage(result))
+        enter(result, {result});
+    return;
+  }
+
+  if (Value reused = reusedOperand(call)) {
+    enter(call.getOutputs().front(), roots(reused));
+    return;
+  }
+  bool higherOrder = call.getCallee().starts_with("higher_order::");
+  std::optional<ArrayRef<int64_t>> views = call.getViews();
+  for (auto [index, output] : llvm::enumerate(call.getOutputs())) {
+    if (!hasStorage(output))
+      continue;
+    Roots own;
+    auto share = [&](Value operand) {
+      for (Value root : roots(operand))
+        if (!llvm::is_contained(own, root))
+          own.push_back(root);
+    };
+    if (higherOrder)
+      // A subgraph may return its arguments, or views of them.
+      llvm::for_each(call.getInputs(), share);
+    else if (views && index < views->size() && (*views)[index] >= 0)
+      share(call.getInputs()[(*views)[index]]);
+    if (own.empty() || higherOrder)
+      own.push_back(output);
+    enter(output, std::move(own));
+  }
+  for (auto [index, updated] : llvm::enumerate(call.getUpdated())) {
+    Value base = call.getInputs()[call.getMutates()[index]];
+    enter(updated, isInplace(call, index) ? roots(base) : Roots{updated});
+  }
+}
+
+Operation *Storage::laterReader(Operation *op, Value value) const {
+  Operation *first = nullptr;
+  for (Value root : roots(value)) {
+    for (Value member : members(root)) {
+      for (OpOperand &use : member.getUses()) {
+        Operation *user = use.getOwner();
+        if (user == op || user->getBlock() != op->getBlock() ||
+            user->isBeforeInBlock(op))
+          continue;
+        auto call = dyn_cast<graph::CallOp>(user);
+        if (call && overwrittenArgument(call) == member &&
+            call.getMutates().front() ==
+                static_cast<int64_t>(use.getOperandNumber()))
+          continue;
+        if (!first || user->isBeforeInBlock(first))
+          first = user;
+      }
+    }
+  }
+  return first;
+}
+
+bool Storage::isCurrentValue(Value value, BlockArgument argument) const {
+  while (value != argument) {
+    auto call = value.getDefiningOp<graph::CallOp>();
+    if (!call)
+      return false;
+    if (Value reused = reusedOperand(call)) {
+      value = reused;
+      continue;
+    }
+    unsigned index =
+        cast<OpResult>(value).getResultNumber() - call.getOutputs().size();
+    if (index >= call.getUpdated().size() || !isInplace(call, index))
+      return false;
+    value = call.getInputs()[call.getMutates()[index]];
+  }
+  return true;
+}
+
+} // namespace intarsia

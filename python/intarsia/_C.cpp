@@ -1,0 +1,576 @@
+//===- _C.cpp - The Python extension --------------------------------------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// What Python needs of the compiler and the runtime: compile a graph that
+// reader B wrote, load an artifact, call either. Calls follow AOTAutograd's
+// boxed convention (one mutable list that the callee empties) and run without
+// the GIL.
+//
+//===----------------------------------------------------------------------===//
+
+#include "intarsia/Compiler/OfflineCompiler.h"
+#include "intarsia/Import/Import.h"
+#include "intarsia/Import/OperatorFacts.h"
+#include "intarsia/Plan/Plan.h"
+#include "intarsia/Runtime/Error.h"
+#include "intarsia/Runtime/Model.h"
+#include "intarsia/Runtime/Program.h"
+#include "intarsia/Runtime/TorchPython.h"
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+namespace nb = nanobind;
+using namespace intarsia;
+using runtime::ErrorKind;
+using runtime::Value;
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Errors
+//===----------------------------------------------------------------------===//
+
+/// Sets an exception of `intarsia.errors` and throws it.
+[[noreturn]] void raise(const char *type, const std::string &message) {
+  nb::object cls = nb::module_::import_("intarsia.errors").attr(type);
+  PyErr_SetString(cls.ptr(), message.c_str());
+  throw nb::python_error();
+}
+
+const char *exceptionName(ErrorKind kind) {
+  switch (kind) {
+  case ErrorKind::Contract:
+    return "ContractError";
+  case ErrorKind::Guard:
+    return "GuardError";
+  case ErrorKind::Load:
+    return "LoadError";
+  case ErrorKind::Operator:
+  case ErrorKind::Internal:
+    break;
+  }
+  return "IntarsiaError";
+}
+
+/// Adds a note (PEP 678) to the Python exception that is set.
+void addNote(const std::string &note) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (value) {
+    if (traceback)
+      PyException_SetTraceback(value, traceback);
+    PyObject *result =
+        PyObject_CallMethod(value, "add_note", "s", note.c_str());
+    // An exception that cannot take a note is still the right exception.
+    if (!result)
+      PyErr_Clear();
+    Py_XDECREF(result);
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+/// Throws the exception of a run as a Python exception: what a kernel raised
+/// keeps its type and text. Needs the GIL.
+[[noreturn]] void rethrow(const std::exception_ptr &failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (runtime::Error &error) {
+    if (!error.cause)
+      raise(exceptionName(error.kind), error.what());
+    try {
+      std::rethrow_exception(error.cause);
+    } catch (nb::python_error &cause) {
+      cause.restore();
+    } catch (...) {
+      runtime::torchPythonApi().setException(error.cause);
+    }
+    // PyTorch may not know the exception either.
+    if (!PyErr_Occurred())
+      raise(exceptionName(error.kind), error.what());
+    std::string note = "in operator " + error.op;
+    if (!error.location.empty())
+      note += ", called at " + error.location;
+    addNote(note);
+    throw nb::python_error();
+  }
+}
+
+/// Warnings of the runtime become Python warnings; one that a filter turns into
+/// an error leaves the run as an exception.
+void warnInPython(const char *message) {
+  if (!Py_IsInitialized())
+    return;
+  nb::gil_scoped_acquire gil;
+  if (PyErr_WarnEx(PyExc_UserWarning, message, 1) != 0)
+    throw nb::python_error();
+}
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+/// Owned values of one call; released unless taken.
+class ValueArray {
+public:
+  explicit ValueArray(size_t count) : count(count) {
+    if (count > inlined.size())
+      heap.resize(count);
+  }
+  ~ValueArray() {
+    for (size_t i = 0; i < count; ++i)
+      runtime::release(data()[i]);
+  }
+  ValueArray(const ValueArray &) = delete;
+  ValueArray &operator=(const ValueArray &) = delete;
+
+  Value *data() { return heap.empty() ? inlined.data() : heap.data(); }
+  Value &operator[](size_t index) { return data()[index]; }
+  /// Gives the reference to the caller.
+  Value take(size_t index) { return std::exchange(data()[index], Value()); }
+
+private:
+  size_t count;
+  std::array<Value, 32> inlined{};
+  std::vector<Value> heap;
+};
+
+void fromPython(PyObject *object, Value &out) {
+  const runtime::TorchPythonApi &api = runtime::torchPythonApi();
+  if (object == Py_None)
+    return;
+  if (api.isTensor(object)) {
+    runtime::TensorImpl *tensor = api.tensorFromPython(object);
+    if (!tensor)
+      throw nb::python_error();
+    out = Value::of(tensor);
+    return;
+  }
+  if (api.valueFromPython(object, &out) != 0)
+    throw nb::python_error();
+}
+
+nb::object toPython(Value value) {
+  PyObject *object = runtime::torchPythonApi().valueToPython(value);
+  if (!object)
+    throw nb::python_error();
+  return nb::steal(object);
+}
+
+//===----------------------------------------------------------------------===//
+// Program
+//===----------------------------------------------------------------------===//
+
+/// Python objects that a program refers to by index. Destroyed with the GIL.
+class SideTable {
+public:
+  explicit SideTable(const nb::list &list) {
+    for (nb::handle object : list)
+      objects.push_back(nb::borrow(object));
+  }
+  ~SideTable() {
+    if (!Py_IsInitialized()) {
+      for (nb::object &object : objects)
+        object.release();
+      return;
+    }
+    nb::gil_scoped_acquire gil;
+    objects.clear();
+  }
+
+  PyObject *at(int64_t index) const {
+    if (index < 0 || size_t(index) >= objects.size())
+      raise("IntarsiaError", "the program refers to object " +
+                                 std::to_string(index) +
+                                 ", which its side table does not have");
+    return objects[index].ptr();
+  }
+
+  runtime::Boxed *box(int64_t index, const void *type,
+                      std::string *error) const {
+    nb::gil_scoped_acquire gil;
+    try {
+      runtime::Boxed *boxed = runtime::torchPythonApi().box(at(index), type);
+      if (!boxed)
+        throw nb::python_error();
+      return boxed;
+    } catch (const std::exception &failure) {
+      *error = failure.what();
+      return nullptr;
+    }
+  }
+
+  Value value(int64_t index) const {
+    nb::gil_scoped_acquire gil;
+    Value value;
+    fromPython(at(index), value);
+    return value;
+  }
+
+  /// Executes one Python step.
+  void call(const runtime::PythonCall &call) const {
+    nb::gil_scoped_acquire gil;
+    nb::list args;
+    for (size_t i = 0; i < call.argCount; ++i)
+      args.append(toPython(runtime::retain(call.args[i])));
+    PyObject *raw =
+        PyObject_CallObject(at(call.step.object), nb::tuple(args).ptr());
+    if (!raw)
+      throw nb::python_error();
+    nb::object results = nb::steal(raw);
+    if (nb::len(results) != call.resultCount)
+      raise("ContractError",
+            "operator " + call.step.op + " returned " +
+                std::to_string(nb::len(results)) + " values where " +
+                std::to_string(call.resultCount) + " were traced");
+    for (size_t i = 0; i < call.resultCount; ++i)
+      fromPython(nb::object(results[i]).ptr(), call.results[i]);
+  }
+
+private:
+  std::vector<nb::object> objects;
+};
+
+/// A program from `compile` or an artifact from `load`.
+struct PyProgram {
+  // The program refers to the table: it is destroyed first.
+  std::shared_ptr<SideTable> objects;
+  std::unique_ptr<runtime::Program> compiled;
+  std::unique_ptr<runtime::Model> loaded;
+  std::vector<std::pair<std::string, double>> timings;
+  int64_t callCount = 0, kernelCount = 0;
+
+  const runtime::Program &program() const {
+    return compiled ? *compiled : loaded->program();
+  }
+
+  nb::object call(nb::list args) const {
+    return run(args, runtime::Program::StealInputs, nullptr);
+  }
+
+  /// The outputs, and (function, index, operator or kernel, source line, calls,
+  /// seconds) a step.
+  nb::tuple profile(nb::list args) const {
+    runtime::Profile profile;
+    nb::object results = run(args, runtime::Program::None, &profile);
+    nb::list steps;
+    const plan::Plan &plan = program().plan();
+    for (size_t f = 0; f < profile.steps.size(); ++f)
+      for (size_t s = 0; s < profile.steps[f].size(); ++s) {
+        const plan::Step &step = plan.functions[f].steps[s];
+        const runtime::Profile::Entry &entry = profile.steps[f][s];
+        if (entry.count == 0)
+          continue;
+        std::string name = step.op;
+        if (step.kind == plan::Step::Kind::Launch)
+          name = plan.kernels[step.kernel].symbol;
+        steps.append(nb::make_tuple(plan.functions[f].name, int64_t(s), name,
+                                    step.location, entry.count,
+                                    double(entry.nanoseconds) * 1e-9));
+      }
+    return nb::make_tuple(results, steps);
+  }
+
+private:
+  nb::object run(nb::list args, uint32_t flags,
+                 runtime::Profile *profile) const {
+    const runtime::Program &program = this->program();
+    size_t count = args.size(), resultCount = program.outputCount();
+    if (count != program.inputCount())
+      raise("GuardError",
+            "the program takes " + std::to_string(program.inputCount()) +
+                " inputs, " + std::to_string(count) + " were given");
+    ValueArray inputs(count), outputs(resultCount);
+    for (size_t i = 0; i < count; ++i)
+      fromPython(PyList_GET_ITEM(args.ptr(), Py_ssize_t(i)), inputs[i]);
+    // The caller's list must not keep memory alive that the program could free
+    // at its last use.
+    if (PyList_SetSlice(args.ptr(), 0, PY_SSIZE_T_MAX, nullptr) != 0)
+      throw nb::python_error();
+    std::exception_ptr failure;
+    {
+      nb::gil_scoped_release release;
+      try {
+        program.run(inputs.data(), count, outputs.data(), resultCount, flags,
+                    profile);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    }
+    if (failure)
+      rethrow(failure);
+    nb::object results = nb::steal(PyList_New(Py_ssize_t(resultCount)));
+    for (size_t i = 0; i < resultCount; ++i)
+      PyList_SET_ITEM(results.ptr(), Py_ssize_t(i),
+                      toPython(outputs.take(i)).release().ptr());
+    return results;
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// Compiling and loading
+//===----------------------------------------------------------------------===//
+
+CompileOptions readOptions(const nb::dict &dict) {
+  CompileOptions options;
+  options.fuse = nb::cast<bool>(dict["fuse"]);
+  options.numerics = nb::cast<std::string>(dict["numerics"]);
+  options.strict = nb::cast<bool>(dict["strict"]);
+  options.cpu = nb::cast<std::string>(dict["cpu"]);
+  options.features = nb::cast<std::string>(dict["features"]);
+  options.dumpDir = nb::cast<std::string>(dict["dump_dir"]);
+  return options;
+}
+
+/// Runs `work` without the GIL; errors become Python exceptions.
+template <typename Work>
+auto withoutGil(Work work) {
+  std::exception_ptr failure;
+  std::string message;
+  std::optional<decltype(work())> result;
+  {
+    nb::gil_scoped_release release;
+    try {
+      result.emplace(work());
+    } catch (const CompileError &error) {
+      message = error.what();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  if (result)
+    return std::move(*result);
+  if (failure)
+    rethrow(failure);
+  raise("CompileError", message);
+}
+
+std::unique_ptr<PyProgram> compileGraph(const std::string &json,
+                                        const nb::list &objects,
+                                        const nb::dict &optionDict) {
+  CompileOptions options = readOptions(optionDict);
+  auto table = std::make_shared<SideTable>(objects);
+  return withoutGil([&] {
+    llvm::Expected<importer::Program> graph = importer::readJson(json);
+    if (!graph)
+      throw CompileError(llvm::toString(graph.takeError()));
+    CompiledProgram compiled = compile(*graph, options, torchSchemas());
+
+    auto result = std::make_unique<PyProgram>();
+    result->objects = table;
+    result->timings = std::move(compiled.timings);
+    result->callCount = compiled.callCount;
+    result->kernelCount = compiled.kernelCount;
+
+    std::vector<int64_t> weights;
+    for (const plan::Weight &weight : compiled.plan.weights)
+      weights.push_back(weight.object);
+    runtime::Program::Options run;
+    run.kernelLibrary = compiled.sharedObjectPath;
+    run.boxObject = [table](int64_t index, const void *type,
+                            std::string *error) {
+      return table->box(index, type, error);
+    };
+    run.weight = [table, weights](size_t index) {
+      return table->value(weights[index]);
+    };
+    run.python = [table](const runtime::PythonCall &call) {
+      table->call(call);
+    };
+    result->compiled =
+        runtime::Program::create(std::move(compiled.plan), std::move(run));
+    return result;
+  });
+}
+
+std::unique_ptr<PyProgram> loadArtifact(const std::string &path,
+                                        std::vector<std::string> libraries,
+                                        const std::string &target) {
+  return withoutGil([&] {
+    runtime::Model::Options options;
+    options.operatorLibraries = std::move(libraries);
+    options.target = target;
+    auto result = std::make_unique<PyProgram>();
+    result->loaded = runtime::Model::load(path, options);
+    for (const plan::Function &function :
+         result->loaded->program().plan().functions)
+      for (const plan::Step &step : function.steps) {
+        result->callCount += step.kind == plan::Step::Kind::Call;
+        result->kernelCount += step.kind == plan::Step::Kind::Launch;
+      }
+    return result;
+  });
+}
+
+/// Compiles a file to an artifact.
+void compileFile(const std::string &input, const std::string &output,
+                 std::vector<std::string> libraries, const nb::dict &options) {
+  OfflineOptions offline;
+  offline.input = input;
+  offline.output = output;
+  offline.operatorLibraries = std::move(libraries);
+  offline.compile = readOptions(options);
+  std::ostringstream out, errors;
+  OfflineStatus status;
+  {
+    nb::gil_scoped_release release;
+    status = compileOffline(offline, out, errors);
+  }
+  if (status == OfflineStatus::Success)
+    return;
+  std::string message = errors.str();
+  llvm::StringRef text = llvm::StringRef(message).trim();
+  text.consume_front("intarsia-compile: error: ");
+  switch (status) {
+  case OfflineStatus::InputError:
+  case OfflineStatus::LibraryError:
+    raise("LoadError", text.str());
+  case OfflineStatus::OutputError:
+    PyErr_SetString(PyExc_OSError, text.str().c_str());
+    throw nb::python_error();
+  default:
+    raise("CompileError", text.str());
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Operators
+//===----------------------------------------------------------------------===//
+
+std::optional<std::string> operatorSchema(const std::string &name) {
+  const char *json = runtime::torchApi().operatorSchema(name.c_str());
+  if (!json)
+    return std::nullopt;
+  return std::string(json);
+}
+
+nb::dict operatorFacts(const std::string &name) {
+  std::optional<importer::OperatorSchema> schema = torchSchemas()(name);
+  if (!schema)
+    raise("LoadError", "operator " + name + " is not registered");
+  importer::OperatorFacts facts = importer::operatorFacts(*schema, {});
+  auto argumentName = [&](size_t index) {
+    return schema->arguments[index].name;
+  };
+  nb::list mutated, returns;
+  for (size_t index : facts.mutated)
+    mutated.append(argumentName(index));
+  for (const importer::OperatorFacts::Return &result : facts.returns) {
+    nb::dict entry;
+    nb::list views;
+    for (size_t index : result.views)
+      views.append(argumentName(index));
+    entry["tied"] =
+        result.tied ? nb::cast(argumentName(*result.tied)) : nb::none();
+    entry["views"] = views;
+    returns.append(entry);
+  }
+  nb::dict dict;
+  dict["mutated"] = mutated;
+  dict["returns"] = returns;
+  dict["random"] = facts.random;
+  dict["effectful"] = facts.effectful;
+  return dict;
+}
+
+} // namespace
+
+NB_MODULE(_C, m) {
+  m.doc() = "The compiler and the runtime of Intarsia.";
+  // A program that outlives the interpreter's last sweep is no leak of ours.
+  nb::set_leak_warnings(false);
+  // Fails early, and with a clear message, when the shim does not fit the torch
+  // of this process.
+  try {
+    runtime::torchApi();
+    runtime::torchPythonApi();
+  } catch (const runtime::Error &error) {
+    PyErr_SetString(PyExc_ImportError, error.what());
+    throw nb::python_error();
+  }
+  runtime::setWarningHandler(warnInPython);
+
+  // With a __dict__: Dynamo copies an instance's attributes to what it wraps
+  // around it, and `_boxed_call` must be among them.
+  nb::class_<PyProgram> program(
+      m, "Program", nb::dynamic_attr(),
+      "A compiled graph or a loaded artifact. Calling it takes one list of "
+      "inputs, which it empties, and returns the list of outputs. Many threads "
+      "may call it at once; the GIL is released.");
+  program.def("__call__", &PyProgram::call, nb::arg("args"))
+      .def("run", &PyProgram::call, nb::arg("args"))
+      .def("profile", &PyProgram::profile, nb::arg("args"),
+           "Runs once; returns (outputs, steps), a step being (function, "
+           "index, operator or kernel, source line, calls, seconds).")
+      .def_prop_ro(
+          "plan_text",
+          [](const PyProgram &self) {
+            return plan::print(self.program().plan());
+          },
+          "The plan as a readable listing.")
+      .def_prop_ro("plan_json",
+                   [](const PyProgram &self) {
+                     return plan::toJson(self.program().plan());
+                   })
+      .def_prop_ro(
+          "timings",
+          [](const PyProgram &self) {
+            nb::dict dict;
+            for (const auto &[stage, seconds] : self.timings)
+              dict[stage.c_str()] = seconds;
+            return dict;
+          },
+          "Seconds of each compilation stage, in order.")
+      .def_ro("call_count", &PyProgram::callCount,
+              "Calls of operators in the plan.")
+      .def_ro("kernel_count", &PyProgram::kernelCount,
+              "Launches of compiled kernels in the plan.")
+      .def_prop_ro("input_names",
+                   [](const PyProgram &self) {
+                     nb::list names;
+                     for (size_t i = 0; i < self.program().inputCount(); ++i)
+                       names.append(self.program().input(i).name);
+                     return names;
+                   })
+      .def_prop_ro(
+          "output_count",
+          [](const PyProgram &self) { return self.program().outputCount(); })
+      .def_prop_ro(
+          "in_spec",
+          [](const PyProgram &self) { return self.program().plan().inSpec; })
+      .def_prop_ro("out_spec", [](const PyProgram &self) {
+        return self.program().plan().outSpec;
+      });
+  m.def("compile", &compileGraph, nb::arg("json"), nb::arg("objects"),
+        nb::arg("options"),
+        "Compiles a program that intarsia._fx.read_graph made.");
+  m.def("aot_compile", &compileFile, nb::arg("input"), nb::arg("output"),
+        nb::arg("operator_libraries"), nb::arg("options"),
+        "Compiles an exported program's file to an artifact.");
+  m.def("load", &loadArtifact, nb::arg("path"),
+        nb::arg("operator_libraries") = std::vector<std::string>(),
+        nb::arg("target") = "", "Loads an artifact.");
+  m.def("load_operator_library", &runtime::loadOperatorLibrary,
+        nb::arg("path"));
+  m.def("operator_schema", &operatorSchema, nb::arg("name"),
+        "What PyTorch knows of an operator, as JSON; None: not registered.");
+  m.def("operator_facts", &operatorFacts, nb::arg("name"),
+        "What the compiler believes of an operator.");
+}

@@ -1,0 +1,75 @@
+# ===- __init__.py - The intarsia package -------------------------------------===#
+#
+# Part of the Intarsia project, under the Apache License v2.0 with LLVM
+# Exceptions. See LICENSE for license information.
+#
+# ===----------------------------------------------------------------------===#
+"""Intarsia compiles PyTorch graphs in which some nodes are other people's kernels.
+
+``torch.compile(model, backend="intarsia")`` needs no import of this package. It
+offers, beside the backend:
+
+- `aot_compile`, `load`: an exported program as one file, and back;
+- `record_compilations`: what was compiled, how long it took, the plans;
+- `IntarsiaError` and its subclasses: what Intarsia raises.
+
+Logging goes to the logger ``intarsia``; the environment variable ``INTARSIA_DEBUG``
+names a folder in which every compiled graph leaves the IR of each stage.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from intarsia.errors import (
+    CompileError,
+    ContractError,
+    GuardError,
+    IntarsiaError,
+    LoadError,
+    OptionError,
+)
+
+if TYPE_CHECKING:
+    from intarsia.artifact import LoadedProgram, aot_compile, load
+    from intarsia.backend import Compilation, record_compilations
+    from intarsia.options import Options
+
+__all__ = [
+    "Compilation",
+    "CompileError",
+    "ContractError",
+    "GuardError",
+    "IntarsiaError",
+    "LoadError",
+    "LoadedProgram",
+    "OptionError",
+    "Options",
+    "aot_compile",
+    "load",
+    "record_compilations",
+]
+
+__version__ = "0.1.0"
+
+# Imported on first use: the errors alone need neither torch nor the compiler.
+_LAZY = {
+    "Compilation": "intarsia.backend",
+    "LoadedProgram": "intarsia.artifact",
+    "Options": "intarsia.options",
+    "aot_compile": "intarsia.artifact",
+    "load": "intarsia.artifact",
+    "record_compilations": "intarsia.backend",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        import importlib
+
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'intarsia' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,194 @@
+# ===- artifact.py - Exported programs as one file ----------------------------===#
+#
+# Part of the Intarsia project, under the Apache License v2.0 with LLVM
+# Exceptions. See LICENSE for license information.
+#
+# ===----------------------------------------------------------------------===#
+"""Compiling an exported program to one file, and running that file.
+
+The same files come from ``intarsia-compile`` and run in ``intarsia-run`` and the C++
+API, without Python. Compiling here, in a process that has imported the modules that
+register the operators, is the way for operators that are registered from Python.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from intarsia.errors import GuardError
+from intarsia.options import Options
+
+__all__ = ["LoadedProgram", "aot_compile", "load"]
+
+_Path = str | os.PathLike[str]
+
+
+def aot_compile(
+    program: torch.export.ExportedProgram | _Path,
+    output: _Path,
+    *,
+    op_libraries: Sequence[_Path] = (),
+    **options: Any,
+) -> str:
+    """Compiles an exported program to a file.
+
+    Parameters
+    ----------
+    program
+        An ``ExportedProgram``, or the path of one that ``torch.export.save`` wrote.
+    output
+        The file to write; it appears under this name only when it is complete.
+    op_libraries
+        Shared libraries that register operators, loaded first.
+    **options
+        The fields of `intarsia.options.Options`.
+
+    Returns
+    -------
+    str
+        `output`.
+
+    Raises
+    ------
+    OptionError
+        For an option that does not exist.
+    LoadError
+        When `program` cannot be read, or a library cannot be loaded.
+    CompileError
+        When the program cannot be compiled; the message names the operator.
+    """
+    from intarsia import _C
+
+    settings = Options.resolve(None, options)
+    resolved = settings.for_graph(Path(output).name)
+    libraries = [os.fspath(library) for library in op_libraries]
+    if isinstance(program, torch.export.ExportedProgram):
+        with tempfile.TemporaryDirectory(prefix="intarsia-") as folder:
+            saved = os.path.join(folder, f"{Path(output).stem}.pt2")
+            torch.export.save(program, saved)
+            _C.aot_compile(saved, os.fspath(output), libraries, resolved)
+    else:
+        _C.aot_compile(os.fspath(program), os.fspath(output), libraries, resolved)
+    return os.fspath(output)
+
+
+def load(path: _Path, *, op_libraries: Sequence[_Path] = ()) -> LoadedProgram:
+    """Loads a file that `aot_compile` or ``intarsia-compile`` wrote.
+
+    Parameters
+    ----------
+    path
+        The file. Its weights are mapped, not read.
+    op_libraries
+        Shared libraries that register operators, loaded first. Operators that are
+        registered from Python need their module to be imported instead.
+
+    Raises
+    ------
+    LoadError
+        When the file is cut short or damaged, or an operator is not registered or
+        has another schema; the message names it.
+    """
+    from intarsia import _C
+
+    return LoadedProgram(_C.load(os.fspath(path), [os.fspath(x) for x in op_libraries]))
+
+
+class LoadedProgram:
+    """A compiled program, called like the module that was exported.
+
+    Takes and returns the exported module's own structure of tuples, lists and
+    dictionaries. Inference only. Threads may call it at the same time, except when
+    the program writes a buffer.
+
+    Attributes
+    ----------
+    plan_text : str
+        The plan as a readable listing.
+    call_count, kernel_count : int
+        Operator calls and kernel launches in the plan.
+    """
+
+    def __init__(self, program: Any) -> None:
+        self._program = program
+        self._in_spec = _read_spec(program.in_spec)
+        self._out_spec = _read_spec(program.out_spec)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the program.
+
+        Raises
+        ------
+        GuardError
+            When an argument is missing or does not fit what was exported (structure,
+            dtype, size, device, a constant); the message names it.
+        ContractError
+            When an operator's kernel breaks the promise of its fake implementation.
+        """
+        inputs = self._flatten(args, kwargs)
+        with torch.no_grad():
+            outputs = self._program.run(inputs)
+        if self._out_spec is None:
+            return outputs
+        return pytree.tree_unflatten(outputs, self._out_spec)
+
+    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        if self._in_spec is None:
+            return pytree.tree_leaves((args, kwargs))
+        arguments_spec, keywords_spec = _children(self._in_spec)
+        expected = list(keywords_spec.context or ()) if not _is_leaf(keywords_spec) else []
+        if set(expected) != set(kwargs):
+            raise GuardError(
+                f"the program was exported with keyword arguments {expected or 'none'}, "
+                f"it was called with {list(kwargs) or 'none'}"
+            )
+        # Their order at export is that of the flat inputs.
+        ordered = {name: kwargs[name] for name in expected}
+        leaves, spec = pytree.tree_flatten((args, ordered))
+        if spec != self._in_spec:
+            count = len(_children(arguments_spec))
+            hint = (
+                f"it takes {count} positional arguments, {len(args)} were given"
+                if count != len(args)
+                else f"it takes {self._in_spec}, it was given {spec}"
+            )
+            raise GuardError(f"the arguments do not have the structure that was exported: {hint}")
+        return leaves
+
+    @property
+    def plan_text(self) -> str:
+        return self._program.plan_text
+
+    @property
+    def call_count(self) -> int:
+        return self._program.call_count
+
+    @property
+    def kernel_count(self) -> int:
+        return self._program.kernel_count
+
+    def __repr__(self) -> str:
+        return (
+            f"<intarsia.LoadedProgram: {self.call_count} calls, {self.kernel_count} kernels, "
+            f"inputs {', '.join(self._program.input_names) or 'none'}>"
+        )
+
+
+def _read_spec(text: str) -> pytree.TreeSpec | None:
+    return pytree.treespec_loads(text) if text else None
+
+
+def _children(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
+    children = getattr(spec, "children_specs", None)
+    return list(children() if callable(children) else children or ())
+
+
+def _is_leaf(spec: pytree.TreeSpec) -> bool:
+    return spec.is_leaf()

@@ -1,0 +1,286 @@
+# ===- backend.py - torch.compile(backend="intarsia") ------------------------===#
+#
+# Part of the Intarsia project, under the Apache License v2.0 with LLVM
+# Exceptions. See LICENSE for license information.
+#
+# ===----------------------------------------------------------------------===#
+"""The ``torch.compile`` backend.
+
+Dynamo hands over a graph; AOTAutograd traces through autograd, functionalises and
+splits it into inference, forward and backward graphs; each of these is read
+(`intarsia._fx`), compiled and becomes a `Program` of the extension, which AOTAutograd
+then calls with one list of arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from intarsia import _fx, _hooks
+from intarsia.options import Options
+
+__all__ = ["Compilation", "intarsia", "record_compilations"]
+
+log = logging.getLogger("intarsia")
+
+_graph_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """One compiled graph, as `record_compilations` reports it.
+
+    Attributes
+    ----------
+    name : str
+        ``graph0_inference`` and the like; also the name of its dump folder.
+    kind : {"inference", "forward", "backward"}
+    seconds : float
+        From the graph that AOTAutograd hands over to something callable.
+    program : intarsia._C.Program
+        The compiled program: ``plan_text``, ``timings``, ``call_count``,
+        ``kernel_count``.
+    dump_dir : str
+        Where the IR of each stage was written; empty when it was not.
+    """
+
+    name: str
+    kind: str
+    seconds: float
+    program: Any
+    dump_dir: str
+
+
+_recorders: list[list[Compilation]] = []
+_recorders_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def record_compilations() -> Iterator[list[Compilation]]:
+    """Collects every graph that is compiled while the context is active.
+
+    Yields
+    ------
+    list of Compilation
+        Filled as graphs are compiled, in whichever thread.
+    """
+    recorder: list[Compilation] = []
+    with _recorders_lock:
+        _recorders.append(recorder)
+    try:
+        yield recorder
+    finally:
+        with _recorders_lock:
+            # By identity: two recorders with equal contents are not the same.
+            _recorders[:] = [r for r in _recorders if r is not recorder]
+
+
+def intarsia(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> Callable[..., Any]:
+    """Compiles one Dynamo graph; the backend that ``torch.compile`` calls.
+
+    Parameters
+    ----------
+    gm, example_inputs
+        As Dynamo gives them.
+    mode
+        One of torch.compile's modes; accepted, and without influence.
+    options
+        See `intarsia.options.Options`.
+    name
+        torch.compile's ``name``: begins the names of this function's graphs.
+
+    Returns
+    -------
+    callable
+        Takes the graph's inputs, returns its outputs. Threads may call it at the
+        same time.
+
+    Raises
+    ------
+    OptionError
+        For a mode or an option that does not exist.
+    CompileError
+        When a graph cannot be compiled; Dynamo wraps it in
+        ``BackendCompilerFailed``.
+    """
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import (
+        default_partition,
+        min_cut_rematerialization_partition,
+    )
+
+    settings = Options.resolve(mode, options)
+    stem = f"{_safe_name(name) if name else 'graph'}{next(_graph_numbers)}"
+    names = _input_names(gm)
+
+    def compiler(kind: str) -> Callable[..., Any]:
+        return functools.partial(
+            _compile_graph, kind=kind, stem=stem, settings=settings, user_names=names
+        )
+
+    backend = aot_autograd(
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+        # With fusion, recomputing pointwise chains in the backward costs less than
+        # storing them; without, every operator runs once as in eager.
+        partition_fn=min_cut_rematerialization_partition if settings.fuse else default_partition,
+        keep_inference_input_mutations=True,
+    )
+    with _hooks.keep_effects(gm):
+        return backend(gm, example_inputs)
+
+
+# Fires when torch.compile resolves the backend, before anything is traced.
+intarsia._dynamo_backend_init = _hooks.install  # type: ignore[attr-defined]
+intarsia._is_intarsia = True  # type: ignore[attr-defined]
+
+
+def _compile_graph(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    kind: str,
+    stem: str,
+    settings: Options,
+    user_names: Sequence[str],
+) -> Any:
+    """Compiles one graph of AOTAutograd; returns the program, a boxed callable."""
+    from intarsia import _C
+
+    start = time.perf_counter()
+    name = f"{stem}_{kind}"
+    metadata = _metadata()
+    if metadata is not None:
+        # We overwrite no saved tensor. AOTAutograd would refuse
+        # backward(retain_graph=True), which eager allows, to a backend that does.
+        metadata.bw_donated_idxs = []
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    read = _fx.read_graph(
+        gm,
+        static_inputs=_static_inputs(placeholders, kind),
+        input_names=[_input_name(node, user_names) for node in placeholders],
+        visible_outputs=_visible_outputs(gm, kind),
+    )
+    options = settings.for_graph(name)
+    program = _C.compile(read.json, read.objects, options)
+    # AOTAutograd's calling convention: one list, which the callee empties.
+    program._boxed_call = True
+    seconds = time.perf_counter() - start
+    log.info(
+        "%s: %d nodes, %d calls, %d kernels, compiled in %.1f ms",
+        name,
+        len(gm.graph.nodes),
+        program.call_count,
+        program.kernel_count,
+        seconds * 1e3,
+    )
+    if options["dump_dir"]:
+        log.info("%s: stages written to %s", name, options["dump_dir"])
+    with _recorders_lock:
+        for recorder in _recorders:
+            recorder.append(Compilation(name, kind, seconds, program, options["dump_dir"]))
+    return program
+
+
+# --- What AOTAutograd knows of inputs and outputs ---------------------------------
+
+
+def _metadata() -> Any:
+    """AOTAutograd's ViewAndMutationMeta of the function being compiled, or None."""
+    context = torch._guards.TracingContext.try_get()
+    return context.fw_metadata if context is not None else None
+
+
+def _visible_outputs(gm: fx.GraphModule, kind: str) -> list[int] | None:
+    """The outputs whose strides the user can see; None: all."""
+    if kind != "forward":
+        return None
+    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
+    descriptors = output.meta.get("desc")
+    if descriptors is None:
+        return None
+    return [
+        i
+        for i, descriptor in enumerate(descriptors)
+        if not type(descriptor).__name__.startswith("SavedForBackwards")
+    ]
+
+
+def _plain_input(descriptor: Any) -> int | None:
+    """The index of the Dynamo input that a graph input comes from."""
+    while descriptor is not None:
+        if type(descriptor).__name__ == "PlainAOTInput":
+            return descriptor.idx
+        descriptor = getattr(descriptor, "base", None)
+    return None
+
+
+def _static_inputs(placeholders: Sequence[fx.Node], kind: str) -> list[int]:
+    """Placeholders that are parameters or buffers."""
+    metadata = _metadata()
+    if metadata is None:
+        return []
+    # In inference graphs the recorded indices count the effect tokens.
+    shift = len(metadata.tokens) if kind == "inference" else 0
+    static = {index - shift for index in metadata.static_input_indices}
+    return [
+        i for i, node in enumerate(placeholders) if _plain_input(node.meta.get("desc")) in static
+    ]
+
+
+def _input_name(node: fx.Node, user_names: Sequence[str]) -> str:
+    """What the user calls this graph input; empty when they have no name for it."""
+    descriptor = node.meta.get("desc")
+    index = _plain_input(descriptor)
+    if index is not None and index < len(user_names):
+        return user_names[index]
+    if type(descriptor).__name__ == "TangentAOTInput":
+        output = getattr(descriptor.output, "idx", None)
+        return f"gradient of output {output}" if output is not None else "gradient of an output"
+    return ""
+
+
+def _input_names(gm: fx.GraphModule) -> list[str]:
+    """The user's name for each input of the Dynamo graph."""
+    names = []
+    for node in gm.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        argument = node.meta.get("grapharg")
+        source = getattr(argument, "source", None)
+        name = getattr(source, "name", None) or ""
+        names.append(readable_source(name() if callable(name) else name))
+    return names
+
+
+_LOCAL = re.compile(r"^[LG]\['([^']*)'\]")
+_CONTAINER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
+
+
+def readable_source(name: str) -> str:
+    """``L['self']._modules['fc']._parameters['weight']`` as ``self.fc.weight``."""
+    return _CONTAINER.sub(r".\1", _LOCAL.sub(r"\1", name))
+
+
+def _safe_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name) + "_"

@@ -1,0 +1,43 @@
+// RUN: intarsia-opt --lower-calls %s | FileCheck %s
+
+// A position is checked, and clamped so that a wrong one reads nothing foreign.
+
+// CHECK-LABEL: func.func @embedding
+// CHECK: ^bb0(%[[W:.+]]: tensor<11x3xf32>, %{{.+}}: tensor<?xi64>, %{{.+}}: index):
+// CHECK: ^bb0(%[[I:.+]]: i64, %{{.+}}: f32):
+// CHECK: %[[COLUMN:.+]] = linalg.index 1 : index
+// CHECK: cf.assert %{{.+}}, "aten::embedding: index out of range in self"
+// CHECK: arith.minsi
+// CHECK: arith.maxsi
+// CHECK: tensor.extract %[[W]][%{{.+}}, %[[COLUMN]]] : tensor<11x3xf32>
+func.func @embedding(%w: !intarsia.tensor<[11, 3]xf32>, %i: !intarsia.tensor<[s0]xi64>) -> !intarsia.tensor<[s0, 3]xf32> {
+  %0 = intarsia.call "aten::embedding"(weight = %w, indices = %i, padding_idx = -1, scale_grad_by_freq = false, sparse = false)
+    : (!intarsia.tensor<[11, 3]xf32>, !intarsia.tensor<[s0]xi64>) -> !intarsia.tensor<[s0, 3]xf32>
+  return %0 : !intarsia.tensor<[s0, 3]xf32>
+}
+
+// Index tensors that stand apart go to the front of the result, and wrap.
+
+// CHECK-LABEL: func.func @index
+// CHECK: tensor<2x3x4x5xf32>
+// CHECK: %[[D1:.+]] = linalg.index 1 : index
+// CHECK: %[[D2:.+]] = linalg.index 2 : index
+// CHECK: arith.addi
+// CHECK: cf.assert %{{.+}}, "aten::index: index is out of bounds for dimension 0"
+// CHECK: cf.assert %{{.+}}, "aten::index: index is out of bounds for dimension 2"
+// CHECK: tensor.extract %{{.+}}[%{{.+}}, %[[D1]], %{{.+}}, %[[D2]]]
+func.func @index(%x: !intarsia.tensor<[2, 3, 4, 5]xf32>, %i: !intarsia.tensor<[7]xi64>) -> !intarsia.tensor<[7, 3, 5]xf32> {
+  %0 = intarsia.call "aten::index.Tensor"(self = %x, indices = [%i, none, %i])
+    : (!intarsia.tensor<[2, 3, 4, 5]xf32>, !intarsia.tensor<[7]xi64>) -> !intarsia.tensor<[7, 3, 5]xf32>
+  return %0 : !intarsia.tensor<[7, 3, 5]xf32>
+}
+
+// A mask as an index has a size that is data.
+
+// CHECK-LABEL: func.func @mask
+// CHECK: intarsia.call "aten::index.Tensor"
+func.func @mask(%x: !intarsia.tensor<[4]xf32>, %m: !intarsia.tensor<[4]xbool>) -> !intarsia.tensor<[u0]xf32> {
+  %0 = intarsia.call "aten::index.Tensor"(self = %x, indices = [%m]) {binds = [#intarsia.bind<"u0" = 0, "size:0">]}
+    : (!intarsia.tensor<[4]xf32>, !intarsia.tensor<[4]xbool>) -> !intarsia.tensor<[u0]xf32>
+  return %0 : !intarsia.tensor<[u0]xf32>
+}

@@ -1,0 +1,157 @@
+"""Bad input: each is one clear error that names the operator or argument and the remedy."""
+
+from __future__ import annotations
+
+import traceback
+
+import operators as ops
+import pytest
+import torch
+
+import intarsia
+import intarsia.backend
+
+
+def whole_text(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def test_hierarchy():
+    for kind in (
+        intarsia.CompileError,
+        intarsia.ContractError,
+        intarsia.GuardError,
+        intarsia.LoadError,
+        intarsia.OptionError,
+    ):
+        assert issubclass(kind, intarsia.IntarsiaError) and kind.__doc__
+
+
+def test_no_fake(compile_with):
+    with pytest.raises(Exception) as caught:
+        compile_with(lambda x: torch.ops.test.no_fake(x * 2, 3)[0])(torch.ones(3))
+    text = str(caught.value)
+    assert "test::no_fake" in text
+    assert "no_fake(Tensor x, int n, *, float scale=1." in text
+    assert '@torch.library.register_fake("test::no_fake")' in text
+    assert "def _(x, n, *, scale):" in text
+    assert "return torch.empty_like(x), [torch.empty_like(x)]" in text
+
+
+def test_no_fake_of_a_python_operator(compile_with):
+    with pytest.raises(Exception) as caught:
+        compile_with(lambda x: ops.no_fake_python(x * 2))(torch.ones(3))
+    assert '@torch.library.register_fake("test::no_fake_python")' in str(caught.value)
+
+
+def test_no_fake_outside_a_full_graph(compile_with):
+    """Dynamo runs the operator outside the graph; the user is told why."""
+    intarsia.backend._hooks._warned.clear()
+    f = compile_with(lambda x: torch.ops.test.no_fake(x * 2, 3)[0], fullgraph=False)
+    with pytest.warns(UserWarning, match="test::no_fake has no fake implementation"):
+        assert torch.equal(f(torch.ones(3)), torch.full((3,), 2.0))
+
+
+def test_other_backends_keep_their_messages():
+    intarsia.backend._hooks.install()
+    with pytest.raises(Exception) as caught:
+        f = torch.compile(lambda x: ops.no_fake_python(x), backend="eager", fullgraph=True)
+        f(torch.ones(3))
+    assert "intarsia" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("wrong_dtype", ["float64", "float32"]),
+        ("wrong_size", ["[2]", "[3]"]),
+        ("returns_input", ["alias"]),
+    ],
+)
+def test_kernel_breaks_its_contract(compile_with, name, expected):
+    op = getattr(torch.ops.test, name)
+    f = compile_with(lambda x: op(x * 2) + 1)
+    with pytest.raises(intarsia.ContractError) as caught:
+        f(torch.ones(3))
+    text = str(caught.value)
+    assert f"test::{name}" in text
+    assert "test_errors.py" in text
+    for word in expected:
+        assert word in text
+
+
+def test_other_strides_are_a_warning(compile_with):
+    f = compile_with(lambda x: torch.ops.test.wrong_strides(x * 2) + 1)
+    with pytest.warns(UserWarning, match="test::wrong_strides"):
+        y = f(torch.ones(3, 4))
+    assert y.is_contiguous() and torch.equal(y, torch.full((3, 4), 3.0))
+
+
+def test_other_strides_are_an_error_when_strict(compile_with):
+    f = compile_with(lambda x: torch.ops.test.wrong_strides(x * 2) + 1, options={"strict": True})
+    with pytest.raises(intarsia.ContractError, match="test::wrong_strides"):
+        f(torch.ones(3, 4))
+
+
+def test_kernel_exceptions_keep_type_and_text(compile_with):
+    f = compile_with(lambda x: ops.fails(x * 2) + 1)
+    with pytest.raises(KeyError, match="the kernel's own words") as caught:
+        f(torch.ones(3))
+    notes = "\n".join(caught.value.__notes__)
+    assert "test::fails" in notes and "test_errors.py" in notes
+    assert "fails" in whole_text(caught.value)
+
+
+def test_aten_exceptions_keep_type_and_text(compile_with):
+    f = compile_with(lambda x, i: x.index_select(0, i) + 1)
+    x = torch.ones(3, 2)
+    f(x, torch.tensor([0, 1]))
+    with pytest.raises(IndexError) as caught:
+        f(x, torch.tensor([0, 7]))
+    assert "aten::index_select" in "\n".join(caught.value.__notes__)
+
+
+def test_program_survives_an_error(compile_with):
+    f = compile_with(lambda x, i: x.index_select(0, i) + 1)
+    x = torch.ones(3, 2)
+    with pytest.raises(IndexError):
+        f(x, torch.tensor([0, 7]))
+    assert torch.equal(f(x, torch.tensor([0, 1])), torch.full((2, 2), 2.0))
+
+
+def test_wrong_number_of_inputs():
+    with intarsia.record_compilations() as compilations:
+        torch.compile(lambda x: x + 1, backend="intarsia")(torch.ones(3))
+    program = compilations[0].program
+    with pytest.raises(intarsia.GuardError, match="1 inputs, 2 were given"):
+        program([torch.ones(3), torch.ones(3)])
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (torch.ones(3, dtype=torch.float64), ["float64", "float32"]),
+        (torch.ones(3, 1), ["2", "1"]),
+        (torch.ones(4), ["4", "3"]),
+        (torch.ones(3, device="meta"), ["meta", "cpu"]),
+        (3.0, ["tensor"]),
+    ],
+)
+def test_input_that_does_not_fit(value, words):
+    with intarsia.record_compilations() as compilations:
+        torch.compile(lambda x: x + 1, backend="intarsia")(torch.ones(3))
+    program = compilations[0].program
+    with pytest.raises(intarsia.GuardError) as caught:
+        program([value])
+    text = str(caught.value).lower()
+    assert "x" in text
+    for word in words:
+        assert word in text
+    # And it still runs.
+    assert torch.equal(program([torch.ones(3)])[0], torch.full((3,), 2.0))
+
+
+def test_skeleton_of_an_operator_without_tensors():
+    torch.library.define("test::made", "(SymInt n) -> Tensor")
+    text = intarsia.backend._hooks.fake_skeleton("test::made")
+    assert "def _(n):" in text and "return torch.empty(...)" in text

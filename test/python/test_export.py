@@ -1,0 +1,147 @@
+"""aot_compile and load: the file door, from Python."""
+
+from __future__ import annotations
+
+import operators as ops
+import pytest
+import torch
+from conftest import assert_same
+from torch.export import Dim
+
+import intarsia
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(4, 3)
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, x, scale: float = 1.5, *, extra):
+        self.steps += 1
+        y = ops.scaled_tanh(self.fc(x), 2.0) * scale
+        return {"y": y + extra["a"], "rest": (extra["b"][0].sum(), self.steps + 0, None, 7)}
+
+
+def example(batch=3):
+    return (torch.randn(batch, 4),), {"extra": {"a": torch.randn(3), "b": [torch.randn(2)]}}
+
+
+@pytest.fixture
+def artifact(tmp_path, fuse):
+    """A compiled file, and the module it was made of."""
+    torch.manual_seed(0)
+    model = Model().eval()
+    args, kwargs = example()
+    shapes = {"x": {0: Dim("batch", max=64)}, "scale": None, "extra": {"a": None, "b": [None]}}
+    program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes)
+    path = tmp_path / "model.compiled.pt2"
+    assert intarsia.aot_compile(program, path, fuse=fuse) == str(path)
+    return path, model
+
+
+def test_round_trip(artifact):
+    path, model = artifact
+    loaded = intarsia.load(path)
+    for batch in (3, 2, 17, 64):
+        args, kwargs = example(batch)
+        with torch.no_grad():
+            want = model(*args, **kwargs)
+        assert_same(loaded(*args, **kwargs), want)
+    assert "test::scaled_tanh" in loaded.plan_text
+    assert "x" in repr(loaded)
+
+
+def test_each_load_has_its_own_buffers(artifact):
+    path, _ = artifact
+    args, kwargs = example()
+    first, second = intarsia.load(path), intarsia.load(path)
+    assert first(*args, **kwargs)["rest"][1] == 1
+    assert first(*args, **kwargs)["rest"][1] == 2
+    assert second(*args, **kwargs)["rest"][1] == 1
+
+
+def test_file_to_file(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()).eval()
+    x = torch.randn(2, 4)
+    source, target = tmp_path / "m.pt2", tmp_path / "m.compiled.pt2"
+    torch.export.save(torch.export.export(model, (x,)), source)
+    intarsia.aot_compile(source, target)
+    with torch.no_grad():
+        assert_same(intarsia.load(target)(x), model(x))
+    # The exported program is still in it.
+    assert_same(torch.export.load(target).module()(x).detach(), model(x).detach())
+
+
+def test_arguments_that_do_not_fit(artifact):
+    path, _ = artifact
+    loaded = intarsia.load(path)
+    (x,), kwargs = example()
+    for args, words in [
+        ((x.double(),), ["x", "float64", "float32"]),
+        ((x[:, :3],), ["x", "3", "4"]),
+        ((x[0],), ["x"]),
+        ((torch.randn(65, 4),), ["65", "64"]),
+        ((x, 2.5), ["scale", "2.5", "1.5"]),
+    ]:
+        with pytest.raises(intarsia.GuardError) as caught:
+            loaded(*args, **kwargs)
+        for word in words:
+            assert word in str(caught.value)
+    with pytest.raises(intarsia.GuardError, match="extra"):
+        loaded(x)
+    with pytest.raises(intarsia.GuardError, match="structure"):
+        loaded(x, extra={"a": kwargs["extra"]["a"], "b": []})
+
+
+def test_file_cut_short(artifact, tmp_path):
+    path, _ = artifact
+    damaged = tmp_path / "damaged.pt2"
+    content = path.read_bytes()
+    for size in (0, 10, len(content) // 2, len(content) - 1):
+        damaged.write_bytes(content[:size])
+        with pytest.raises(intarsia.LoadError, match=r"damaged\.pt2"):
+            intarsia.load(damaged)
+        with pytest.raises(intarsia.LoadError, match=r"damaged\.pt2"):
+            intarsia.aot_compile(damaged, tmp_path / "out.pt2")
+    assert not (tmp_path / "out.pt2").exists()
+
+
+def test_file_that_was_never_compiled(tmp_path):
+    path = tmp_path / "m.pt2"
+    torch.export.save(torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),)), path)
+    with pytest.raises(intarsia.LoadError, match=r"intarsia-compile"):
+        intarsia.load(path)
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(intarsia.LoadError, match=r"missing\.pt2"):
+        intarsia.load(tmp_path / "missing.pt2")
+
+
+def test_operator_that_is_not_registered(tmp_path):
+    library = torch.library.Library("test_gone", "DEF")
+    library.define("plus(Tensor x) -> Tensor")
+    library.impl("plus", lambda x: x + 1, "CompositeExplicitAutograd")
+    torch.library.register_fake("test_gone::plus", torch.empty_like, lib=library)
+
+    class Plus(torch.nn.Module):
+        def forward(self, x):
+            return torch.ops.test_gone.plus(x)
+
+    path = tmp_path / "m.pt2"
+    program = torch.export.export(Plus(), (torch.ones(2),))
+    torch.export.save(program, tmp_path / "exported.pt2")
+    intarsia.aot_compile(program, path)
+    library._destroy()
+    with pytest.raises(intarsia.LoadError, match="test_gone::plus"):
+        intarsia.load(path)
+    with pytest.raises(intarsia.IntarsiaError, match="test_gone::plus"):
+        intarsia.aot_compile(tmp_path / "exported.pt2", tmp_path / "again.pt2")
+    assert not (tmp_path / "again.pt2").exists()
+
+
+def test_unknown_option(tmp_path):
+    program = torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))
+    with pytest.raises(intarsia.OptionError, match="did you mean 'fuse'"):
+        intarsia.aot_compile(program, tmp_path / "x.pt2", fues=False)

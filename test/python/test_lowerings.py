@@ -1,0 +1,713 @@
+# ===- test_lowerings.py - Every lowering against eager ----------------------===#
+#
+# Part of the Intarsia project, under the Apache License v2.0 with LLVM
+# Exceptions. See LICENSE for license information.
+#
+# ===----------------------------------------------------------------------===#
+"""Each operator that has a kernel, against the operator itself.
+
+A case is one call of one operator. Its operands come in every dtype that it takes,
+contiguous and not, at odd sizes, with the values at which formulas differ: NaN,
+infinities, zeros of both signs, denormals, the ends of the integers. The cases of a
+group are compiled together, since most of the time goes to tracing.
+
+Results are compared in units in the last place of the result's dtype: 0 wherever the
+operator is exact, 2 for a math function in float32 and float64, 1 where a half
+precision result may round the other way because of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+
+import intarsia.backend
+
+aten = torch.ops.aten
+f32, f64, f16, bf16 = torch.float32, torch.float64, torch.float16, torch.bfloat16
+HALVES = (bf16, f16)
+FLOATS = (f32, *HALVES)
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+BOOL = (torch.bool,)
+ALL = (*FLOATS, f64, *INTEGERS, torch.bool)
+
+SHAPE = (7, 13)
+
+# --- Operands ---------------------------------------------------------------------
+
+
+def special(dtype: torch.dtype) -> list[float | int]:
+    """Values at which formulas go wrong."""
+    if dtype is torch.bool:
+        return [0, 1]
+    if not dtype.is_floating_point:
+        info = torch.iinfo(dtype)
+        return [0, 1, 2, 3, 7, info.max, info.max - 1, info.min, info.min + 1]
+    info = torch.finfo(dtype)
+    finite = [0.0, 0.5, 1.0, 1.5, 2.5, 3.0, 20.0, 90.0, info.tiny, info.smallest_normal / 8]
+    finite += [info.max, info.eps, 6.0]
+    return [math.nan, math.inf, -math.inf, *finite, *(-value for value in finite)]
+
+
+def tensor(
+    dtype: torch.dtype,
+    shape: Sequence[int] = SHAPE,
+    *,
+    seed: int = 0,
+    low: float = -4,
+    high: float = 4,
+    specials: bool = True,
+) -> torch.Tensor:
+    """Random values, the first of them (shuffled) the special ones."""
+    generator = torch.Generator().manual_seed(seed)
+    count = math.prod(shape)
+    if dtype is torch.bool:
+        values = torch.randint(0, 2, (count,), generator=generator).to(dtype)
+    elif dtype.is_floating_point:
+        values = torch.rand(count, generator=generator, dtype=f64) * (high - low) + low
+        values = values.to(dtype)
+    else:
+        least = max(int(low), torch.iinfo(dtype).min)
+        values = torch.randint(least, int(high) + 1, (count,), generator=generator).to(dtype)
+    if specials:
+        chosen = torch.tensor(special(dtype), dtype=dtype)[:count]
+        places = torch.randperm(count, generator=generator)[: len(chosen)]
+        values[places] = chosen[torch.randperm(len(chosen), generator=generator)]
+    return values.reshape(tuple(shape))
+
+
+def strided(x: torch.Tensor) -> torch.Tensor:
+    """The same values, neither contiguous nor dense."""
+    if x.dim() == 0:
+        return x
+    order = list(range(x.dim()))[::-1]
+    storage = torch.zeros([2 * x.shape[i] for i in order], dtype=x.dtype)
+    view = storage[tuple(slice(1, None, 2) for _ in order)].permute(order)
+    view.copy_(x)
+    return view
+
+
+# --- Cases --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call.
+
+    Attributes
+    ----------
+    name : str
+        What a failure says.
+    call : callable
+        Takes the operands.
+    operands : list of tuple of torch.Tensor
+        One tuple a variant.
+    ulp : dict of dtype to int
+        What each result dtype may differ by; 0 if it isn't there.
+    relative : float
+        Another tolerance, relative to the largest result: for sums, whose order of
+        additions is free.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    operands: list[tuple[torch.Tensor, ...]]
+    ulp: dict[torch.dtype, int] = field(default_factory=dict)
+    relative: dict[torch.dtype, float] = field(default_factory=dict)
+
+
+FUNCTION = {f32: 2, f64: 2, f16: 1, bf16: 1}
+SUM = {f32: 2e-6, f64: 1e-14, f16: 1e-3, bf16: 8e-3}
+GROUPS: dict[str, list[Case]] = {}
+
+
+def add(
+    group: str,
+    call: Callable[..., Any],
+    *operands: Callable[[torch.dtype], torch.Tensor],
+    dtypes: Sequence[torch.dtype] = FLOATS,
+    name: str = "",
+    ulp: dict[torch.dtype, int] | None = None,
+    relative: dict[torch.dtype, float] | None = None,
+) -> None:
+    """A case whose operands are made for each dtype, in both layouts."""
+    variants = []
+    for dtype in dtypes:
+        made = tuple(make(dtype) for make in operands)
+        variants.append(made)
+        variants.append(tuple(strided(x) for x in made))
+    label = name or getattr(call, "__name__", str(call))
+    if isinstance(call, torch._ops.OpOverload):
+        label = str(call)
+    GROUPS.setdefault(group, []).append(Case(label, call, variants, ulp or {}, relative or {}))
+
+
+def x(dtype: torch.dtype) -> torch.Tensor:
+    return tensor(dtype)
+
+
+def y(dtype: torch.dtype) -> torch.Tensor:
+    return tensor(dtype, seed=1)
+
+
+def z(dtype: torch.dtype) -> torch.Tensor:
+    return tensor(dtype, seed=2)
+
+
+def row(dtype: torch.dtype) -> torch.Tensor:
+    return tensor(dtype, (1, 13), seed=3)
+
+
+def column(dtype: torch.dtype) -> torch.Tensor:
+    return tensor(dtype, (7, 1), seed=4)
+
+
+def scalar(dtype: torch.dtype) -> torch.Tensor:
+    return tensor(dtype, (), seed=5, specials=False)
+
+
+def tame(dtype: torch.dtype) -> torch.Tensor:
+    """No value whose square overflows, and nothing that drowns the others."""
+    return tensor(dtype, seed=6, specials=False)
+
+
+def positive(dtype: torch.dtype) -> torch.Tensor:
+    return tensor(dtype, seed=7, specials=False, low=0, high=5)
+
+
+def mask(_: torch.dtype) -> torch.Tensor:
+    return tensor(torch.bool, seed=8)
+
+
+def of(dtype: torch.dtype, *shape: int, seed: int = 9) -> Callable[..., torch.Tensor]:
+    """An operand of one dtype, whatever the case's."""
+    return lambda _: tensor(dtype, shape, seed=seed, specials=False)
+
+
+def shaped(*shape: int, seed: int = 10, specials: bool = False) -> Callable[..., torch.Tensor]:
+    return lambda dtype: tensor(dtype, shape, seed=seed, specials=specials)
+
+
+def indices(high: int, *shape: int, low: int = 0) -> Callable[..., torch.Tensor]:
+    return lambda _: tensor(torch.int64, shape, seed=11, low=low, high=high - 1, specials=False)
+
+
+def with_numbers(call: Callable[..., Any], *numbers: Any, **keywords: Any) -> Callable[..., Any]:
+    def bound(*operands: torch.Tensor) -> Any:
+        return call(*operands, *numbers, **keywords)
+
+    bound.__name__ = f"{call}{numbers or ''}{keywords or ''}"
+    return bound
+
+
+n = with_numbers
+
+# Arithmetic.
+for op in (aten.add.Tensor, aten.mul.Tensor, aten.maximum, aten.minimum):
+    add("arithmetic", op, x, y, dtypes=ALL)
+    add("arithmetic", op, column, row, dtypes=FLOATS)
+    add("arithmetic", op, x, of(torch.float32), dtypes=HALVES)
+    add("arithmetic", op, of(torch.float32), x, dtypes=HALVES)
+for op in (aten.sub.Tensor, aten.fmax, aten.fmin):
+    add("arithmetic", op, x, y, dtypes=(*FLOATS, f64, *INTEGERS))
+add("arithmetic", aten.div.Tensor, x, y, dtypes=ALL)
+add("arithmetic", aten.div.Tensor, x, of(torch.float32), dtypes=HALVES)
+add("arithmetic", n(aten.div.Tensor_mode, rounding_mode="trunc"), x, y, dtypes=FLOATS)
+for op in (aten.add, aten.sub, aten.mul, aten.div):
+    add("numbers", n(op, 1.3001), x, dtypes=(*FLOATS, f64, torch.int64))
+    add("numbers", n(op, 3), x, dtypes=(*FLOATS, f64, *INTEGERS))
+for op in (aten.add, aten.sub, aten.rsub):
+    add("numbers", n(op, alpha=1.3001), tame, positive, dtypes=FLOATS)
+    add("numbers", n(op, alpha=3), x, y, dtypes=INTEGERS)
+add("numbers", n(aten.rsub, 1.3001), x)
+for divisor in (3, -3, -1, 1):
+    for op in (aten.floor_divide, aten.remainder, aten.fmod):
+        add("numbers", n(op, divisor), x, dtypes=INTEGERS[:4])
+    add("numbers", n(aten.div, divisor, rounding_mode="trunc"), x, dtypes=INTEGERS[:4])
+    add("numbers", n(aten.div, divisor, rounding_mode="floor"), x, dtypes=INTEGERS[:4])
+add("numbers", n(aten.remainder, 3), x, dtypes=(torch.uint8,))
+add("arithmetic", n(aten.addcmul, value=1.3), tame, positive, y, ulp={bf16: 1, f16: 1})
+add("arithmetic", aten.addcmul, x, y, z)
+add("arithmetic", n(aten.addcdiv, value=1.3), tame, positive, tame)
+add(
+    "arithmetic",
+    aten.lerp.Tensor,
+    tame,
+    positive,
+    lambda d: tensor(d, low=0, high=1, specials=False),
+)
+for weight in (0.3, 0.7):
+    add("arithmetic", n(aten.lerp.Scalar, weight), tame, positive)
+add("arithmetic", aten.square, x, dtypes=(*FLOATS, f64, *INTEGERS))
+for exponent in (0, 1, 2, 3, 5, 0.5, -0.5, -1, -2, 1.7, -3.3):
+    add("powers", n(aten.pow.Tensor_Scalar, exponent), x, ulp=FUNCTION)
+for exponent in (0, 1, 2, 3, 5, 12):
+    add("powers", n(aten.pow.Tensor_Scalar, exponent), x, dtypes=INTEGERS)
+add("powers", aten.pow.Tensor_Tensor, x, y, ulp=FUNCTION)
+add("powers", n(aten.pow.Tensor_Scalar, 2), x, dtypes=(f64,))
+add("powers", aten.hypot, x, y, ulp=FUNCTION)
+
+# One operand.
+for op in (aten.neg, aten.abs, aten.sign, aten.ceil, aten.floor, aten.trunc, aten.round):
+    add("signs", op, x, dtypes=(*FLOATS, f64, *INTEGERS))
+for op in (aten.frac, aten.reciprocal, aten.sqrt, aten.rsqrt, aten.nan_to_num, aten.relu):
+    add("signs", op, x, dtypes=(*FLOATS, f64))
+add("signs", aten.copysign.Tensor, x, y, dtypes=(*FLOATS, f64))
+add("signs", n(aten.copysign.Scalar, -1.0), x)
+add("signs", aten.heaviside, x, y)
+for op in (aten.isnan, aten.isinf, aten.isfinite, aten.logical_not, aten.signbit):
+    add("signs", op, x, dtypes=ALL)
+for op in (aten.isposinf, aten.isneginf):
+    add("signs", op, x, dtypes=(*FLOATS, f64, torch.int64))
+SINGLE = "acos acosh asin asinh atan atanh cosh erfc sinh tan"
+DOUBLE = "cos erf exp exp2 expm1 log log10 log1p log2 sin tanh sigmoid"
+for names, dtypes in ((SINGLE, FLOATS), (DOUBLE, (*FLOATS, f64))):
+    for function in names.split():
+        op = getattr(aten, function)
+        add("functions", op, x, dtypes=(*dtypes, torch.int32, torch.bool), ulp=FUNCTION)
+add("functions", aten.atan2, x, y, ulp=FUNCTION)
+add("functions", aten.logaddexp, x, y, ulp=FUNCTION)
+add("functions", aten.xlogy.Tensor, x, y, ulp=FUNCTION)
+add("functions", aten.sinc, tame, ulp={f32: 8, f16: 1, bf16: 1})
+
+# Activations: a formula around one function loses a little more.
+AROUND = {f32: 8, f16: 1, bf16: 1}
+for op in (aten.gelu, n(aten.gelu, approximate="tanh"), aten.silu, aten.mish, aten.softplus):
+    add("activations", op, tame, ulp=AROUND)
+for op in (aten.gelu_backward, aten.silu_backward, n(aten.gelu_backward, approximate="tanh")):
+    add("activations", op, tame, positive, ulp={f32: 64, f16: 4, bf16: 4})
+add("activations", n(aten.softplus, 2.0, 3.0), tame, ulp=AROUND)
+add("activations", n(aten.softplus_backward, 2.0, 3.0), tame, positive, ulp=AROUND)
+add("activations", n(aten.elu, 1.5, 1.1, 0.9), x, ulp=AROUND)
+add("activations", aten.elu, x, ulp=AROUND)
+add("activations", lambda g, v: aten.elu_backward(g, 1.5, 1.1, 0.9, False, v), tame, x, ulp=AROUND)
+add("activations", lambda g, v: aten.elu_backward(g, 1.5, 1.1, 0.9, True, v), tame, x, ulp=AROUND)
+add("activations", n(aten.leaky_relu, 0.013), x)
+add("activations", n(aten.leaky_relu_backward, 0.013, False), x, y)
+add("activations", aten.sigmoid_backward, tame, positive, ulp={f32: 1})
+add("activations", aten.tanh_backward, tame, positive, ulp={f32: 1, bf16: 1, f16: 1})
+add("activations", n(aten.threshold_backward, 0), x, y, dtypes=(*FLOATS, torch.int32))
+add("activations", n(aten.threshold, 0.5, 7.0), x)
+for op in (aten.hardtanh, n(aten.hardtanh, -0.7, 1.3)):
+    add("activations", op, x)
+for op in (aten.hardswish, aten.hardsigmoid):
+    add("activations", op, x, ulp={f32: 1})
+for op in (aten.hardswish_backward, aten.hardsigmoid_backward):
+    add("activations", op, tame, x, ulp={f32: 1})
+add("activations", n(aten.hardtanh_backward, -1.0, 1.0), tame, x)
+add("activations", n(aten.hardshrink, 0.5), x)
+add("activations", aten._prelu_kernel, x, row)
+add("activations", aten.log_sigmoid_forward, tame, ulp=AROUND)
+
+# Comparisons, limits, logic, bits.
+for op in (aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge):
+    add("comparisons", op, x, y, dtypes=ALL)
+    add("comparisons", op, x, scalar, dtypes=FLOATS)
+    add("comparisons", n(op, 1), x, dtypes=ALL)
+    add("comparisons", n(op, 0.1), x, dtypes=(*FLOATS, torch.int32))
+    add("comparisons", op, x, of(f32, *SHAPE), dtypes=(bf16, torch.int64))
+add("comparisons", n(aten.clamp, -1.0, 1.3), x)
+add("comparisons", n(aten.clamp, 2, 1), x, dtypes=(*FLOATS, torch.int32))
+add("comparisons", n(aten.clamp, -1, 3), x, dtypes=INTEGERS[:4])
+add("comparisons", n(aten.clamp, min=0.0), x)
+add("comparisons", n(aten.clamp, max=math.nan), x)
+add("comparisons", n(aten.clamp_min, 1), x, dtypes=(f32, torch.int32))
+add("comparisons", aten.clamp.Tensor, x, column, row)
+add("comparisons", aten.where.self, mask, x, y, dtypes=ALL)
+add("comparisons", aten.where.self, mask, x, of(f32, *SHAPE), dtypes=(bf16, torch.int64))
+add("comparisons", n(aten.masked_fill.Scalar, -math.inf), x, mask)
+add("comparisons", aten.masked_fill.Tensor, x, mask, scalar)
+for op in (aten.logical_and, aten.logical_or, aten.logical_xor):
+    add("bits", op, x, y, dtypes=ALL)
+for op in (aten.bitwise_and, aten.bitwise_or, aten.bitwise_xor):
+    add("bits", op, x, y, dtypes=(*INTEGERS, torch.bool))
+    add("bits", n(op, 5), x, dtypes=INTEGERS)
+add("bits", aten.bitwise_not, x, dtypes=(*INTEGERS, torch.bool))
+for op in (aten.bitwise_left_shift, aten.bitwise_right_shift):
+    add("bits", op, x, lambda d: tensor(d, seed=1, low=0, high=9, specials=False), dtypes=INTEGERS)
+
+# Conversions.
+for target in ALL:
+
+    def convert(v: torch.Tensor, target: torch.dtype = target) -> torch.Tensor:
+        return torch.ops.prims.convert_element_type(v, target)
+
+    # A float that the integer type can't hold converts as the machine does, alone.
+    fitting = target.is_floating_point or target is torch.bool
+    make = x if fitting else lambda d: tensor(d, low=0, high=100, specials=False)
+    add("conversions", convert, make, dtypes=ALL, name=f"to {target}")
+    add("conversions", convert, x, dtypes=(*INTEGERS, torch.bool), name=f"to {target}")
+add("conversions", aten.clone, x, dtypes=ALL)
+add("conversions", aten.copy, x, row)
+
+# Reductions.
+for dims, keep in (([0], False), ([1], True), ([0, 1], False), ([0, 2], True)):
+    data = shaped(5, 7, 11)
+    add("sums", n(aten.sum.dim_IntList, dims, keep), data, relative=SUM)
+    add("sums", n(aten.mean.dim, dims, keep), data, relative=SUM)
+    add("sums", n(aten.amax, dims, keep), shaped(5, 7, 11, specials=True), dtypes=ALL)
+    add("sums", n(aten.amin, dims, keep), shaped(5, 7, 11, specials=True), dtypes=ALL)
+    add("sums", n(aten.var.correction, dims, correction=1, keepdim=keep), data, relative=SUM)
+    add("sums", n(aten.std.correction, dims, correction=0, keepdim=keep), data, relative=SUM)
+    add("sums", n(aten.var_mean.correction, dims, correction=1), data, relative=SUM)
+    add("sums", n(aten.logsumexp, dims, keep), data, ulp={f32: 16, f16: 2, bf16: 2})
+    for order in (1, 2, math.inf, -math.inf, 0):
+        add("norms", n(aten.linalg_vector_norm, order, dims, keep), data, relative=SUM)
+    add("sums", n(aten.any.dims, dims, keep), shaped(5, 7, 11, specials=True), dtypes=ALL)
+    add("sums", n(aten.all.dims, dims, keep), shaped(5, 7, 11, specials=True), dtypes=ALL)
+for op in (aten.sum, aten.prod):
+    add("sums", op, shaped(3, 5), dtypes=(*INTEGERS, torch.bool))
+    add("sums", op, shaped(3, 5), relative=SUM)
+for op in (aten.mean, aten.max, aten.min, aten.amax, aten.amin):
+    add("sums", op, shaped(3, 5), relative=SUM)
+add("sums", n(aten.sum, dtype=f64), shaped(3, 5), relative=SUM)
+add("sums", n(aten.prod.dim_int, 1), shaped(3, 5), relative=SUM)
+add("sums", aten.any, x, dtypes=ALL)
+add("sums", aten.all, x, dtypes=ALL)
+add(
+    "sums",
+    n(aten.var.correction, [1], correction=1),
+    lambda d: tame(d) * 1e30,
+    dtypes=(f32,),
+    relative={f32: 1e-6},
+)
+for dim in (0, 1):
+    for op in (aten.max.dim, aten.min.dim, aten.argmax, aten.argmin):
+        add(
+            "extrema", n(op, dim), x, dtypes=ALL if op in (aten.max.dim, aten.min.dim) else ALL[:-1]
+        )
+        add(
+            "extrema",
+            n(op, dim, True),
+            lambda d: tensor(d, low=0, high=2, specials=False).round(),
+            dtypes=FLOATS,
+        )
+for op in (aten.argmax, aten.argmin):
+    add("extrema", op, x, dtypes=ALL[:-1])
+add("losses", aten.mse_loss, x, y, dtypes=FLOATS)
+for reduction in (0, 1, 2):
+    add("losses", n(aten.mse_loss, reduction), tame, positive, relative=SUM)
+    add("losses", n(aten.smooth_l1_loss, reduction, 0.7), tame, positive, relative=SUM)
+    add("losses", n(aten.huber_loss, reduction, 0.7), tame, positive, relative=SUM)
+    grad = (lambda d: tensor(d, seed=12)) if reduction == 0 else scalar
+    add(
+        "losses",
+        n(aten.mse_loss_backward, reduction),
+        grad,
+        tame,
+        positive,
+        ulp={f32: 1, bf16: 1, f16: 1},
+    )
+
+
+def nll(v: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> Any:
+    return aten.nll_loss_forward(v, target, None, reduction, 2)
+
+
+def nll_weighted(v: torch.Tensor, target: torch.Tensor, weight: torch.Tensor) -> Any:
+    return aten.nll_loss_forward(v, target, weight, 1, -100)
+
+
+def nll_backward(
+    grad: torch.Tensor, v: torch.Tensor, target: torch.Tensor, total: torch.Tensor
+) -> Any:
+    return aten.nll_loss_backward(grad, v, target, None, 1, 2, total)
+
+
+add("losses", nll, tame, indices(13, 7), dtypes=(f32, f64), relative=SUM)
+add("losses", n(nll, 2), tame, indices(13, 7), dtypes=(f32, f64), relative=SUM)
+add("losses", nll_weighted, tame, indices(13, 7), shaped(13), dtypes=(f32, f64), relative=SUM)
+add("losses", nll_backward, scalar, tame, indices(13, 7), scalar, dtypes=(f32, f64), relative=SUM)
+
+# Softmax and normalisations.
+LOOSE = {f32: 1e-5, f64: 1e-13, f16: 2e-3, bf16: 1.6e-2}
+for dim in (0, 1, -1):
+    data = shaped(5, 7, 11)
+    for op in (aten._softmax, aten._log_softmax):
+        add("softmax", n(op, dim, False), data, dtypes=(*FLOATS, f64), relative=LOOSE)
+    for op in (aten._softmax_backward_data, aten._log_softmax_backward_data):
+
+        def backward(
+            grad: torch.Tensor, out: torch.Tensor, op: Any = op, dim: int = dim
+        ) -> torch.Tensor:
+            return op(grad, out, dim, grad.dtype)
+
+        add(
+            "softmax",
+            backward,
+            data,
+            shaped(5, 7, 11, seed=13),
+            relative=LOOSE,
+            name=f"{op}({dim})",
+        )
+add("softmax", n(aten._softmax, 1, False), x, relative=LOOSE)
+
+
+def layer_norm(v: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> Any:
+    return aten.native_layer_norm(v, [v.shape[-1]], weight, bias, 1e-5)
+
+
+def layer_norm_plain(v: torch.Tensor) -> Any:
+    return aten.native_layer_norm(v, [v.shape[-2], v.shape[-1]], None, None, 1e-5)
+
+
+def layer_norm_backward(grad: torch.Tensor, v: torch.Tensor, weight: torch.Tensor) -> Any:
+    shape = [v.shape[-1]]
+    _, mean, rstd = aten.native_layer_norm(v, shape, weight, weight, 1e-5)
+    return aten.native_layer_norm_backward(
+        grad, v, shape, mean, rstd, weight, weight, [True, True, True]
+    )
+
+
+add("normalisations", layer_norm, shaped(5, 7, 11), shaped(11), shaped(11), relative=LOOSE)
+add(
+    "normalisations",
+    layer_norm,
+    shaped(5, 7, 11),
+    of(f32, 11),
+    of(f32, 11),
+    dtypes=(bf16,),
+    relative=LOOSE,
+)
+add("normalisations", layer_norm_plain, shaped(5, 7, 11), relative=LOOSE)
+add(
+    "normalisations",
+    layer_norm_backward,
+    shaped(5, 7, 11),
+    shaped(5, 7, 11, seed=13),
+    shaped(11),
+    relative=LOOSE,
+)
+
+
+def group_norm(v: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> Any:
+    return aten.native_group_norm(v, weight, bias, v.shape[0], 6, v.shape[2] * v.shape[3], 3, 1e-5)
+
+
+def batch_norm(
+    v: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, weight: torch.Tensor
+) -> Any:
+    return aten._native_batch_norm_legit_no_training(v, weight, weight, mean, variance, 0.1, 1e-5)[
+        0
+    ]
+
+
+def rms_norm(v: torch.Tensor, weight: torch.Tensor) -> Any:
+    return torch.nn.functional.rms_norm(v, [v.shape[-1]], weight, 1e-5)
+
+
+add("normalisations", group_norm, shaped(3, 6, 5, 7), shaped(6), shaped(6), relative=LOOSE)
+variance = lambda d: tensor(d, (6,), low=0.1, high=2, specials=False)  # noqa: E731
+add(
+    "normalisations", batch_norm, shaped(3, 6, 5, 7), shaped(6), variance, shaped(6), relative=LOOSE
+)
+add("normalisations", rms_norm, shaped(5, 7, 11), shaped(11), relative=LOOSE)
+
+# Indexing.
+add(
+    "indexing",
+    lambda w, i: aten.embedding(w, i),
+    shaped(11, 5),
+    indices(11, 3, 7),
+    dtypes=ALL,
+    name="embedding",
+)
+add("indexing", lambda v, i: aten.gather(v, 1, i), x, indices(13, 7, 9), dtypes=ALL, name="gather")
+add(
+    "indexing",
+    lambda v, i: aten.index_select(v, 0, i),
+    x,
+    indices(7, 9),
+    dtypes=ALL,
+    name="index_select",
+)
+add("indexing", lambda v, i: v[i], x, indices(7, 9, low=-7), name="index(i)")
+add("indexing", lambda v, i, j: v[i, j], x, indices(7, 4, 1), indices(13, 5), name="index(i, j)")
+add(
+    "indexing",
+    lambda v, i, j: v[:, i, :, j],
+    shaped(3, 5, 7, 5),
+    indices(5, 4, low=-5),
+    indices(5, 4),
+    name="index(:, i, :, j)",
+)
+add("indexing", lambda v, i: v[:, i], shaped(3, 5, 7), indices(5, 2, 3), name="index(:, i)")
+
+# Factories and shapes.
+add("factories", lambda v: torch.arange(v.shape[0], device=v.device) + v[:, 0], x, name="arange")
+add("factories", lambda v: torch.arange(3, 17, 2, dtype=f32) * v[:, 0], x, name="arange step")
+add(
+    "factories",
+    lambda v: torch.zeros_like(v) + torch.ones_like(v) * 2,
+    x,
+    dtypes=(*FLOATS, *INTEGERS),
+    name="like",
+)
+add("factories", lambda v: torch.full_like(v, 3.7), x, dtypes=(*FLOATS, f64), name="full_like")
+add(
+    "factories",
+    lambda v: torch.full((v.shape[1],), 3.7, dtype=v.dtype),
+    x,
+    dtypes=(*FLOATS, f64),
+    name="full",
+)
+add("factories", lambda v: torch.eye(v.shape[0], dtype=v.dtype) * 2, x, name="eye")
+add(
+    "factories", lambda v: v.new_full((2, v.shape[0]), 3) + v.new_ones((v.shape[0],)), x, name="new"
+)
+for dim in (0, 1):
+    add(
+        "shapes",
+        lambda a, b, dim=dim: aten.cat([a, b, a], dim),
+        x,
+        y,
+        dtypes=ALL,
+        name=f"cat {dim}",
+    )
+    add(
+        "shapes",
+        lambda a, b, dim=dim: aten.stack([a, b, a], dim),
+        x,
+        y,
+        dtypes=FLOATS,
+        name=f"stack {dim}",
+    )
+    add("shapes", lambda a, dim=dim: aten.flip(a, [dim]), x, name=f"flip {dim}")
+    add("shapes", lambda a, dim=dim: aten.roll(a, [3], [dim]), x, name=f"roll {dim}")
+add(
+    "shapes", lambda a, b: aten.cat([a, b], 1), x, of(f32, 7, 5), dtypes=HALVES, name="cat promoted"
+)
+add("shapes", lambda a: aten.constant_pad_nd(a, [2, 1], 0.5), x, name="pad 1")
+add("shapes", lambda a: aten.constant_pad_nd(a, [2, 1, 0, 3]), x, dtypes=ALL, name="pad 2")
+add("shapes", lambda a: aten.repeat(a, [2, 1, 3]), x, name="repeat")
+for diagonal in (0, 2, -3):
+    add("shapes", n(aten.tril, diagonal), x, dtypes=ALL)
+    add("shapes", n(aten.triu, diagonal), x, dtypes=ALL)
+add("shapes", lambda a, b: aten.slice_scatter(a, b, 1, 2, 7), x, shaped(7, 5), name="slice_scatter")
+add("shapes", lambda a, b: aten.select_scatter(a, b, 0, -2), x, shaped(13), name="select_scatter")
+
+# Views, between two kernels.
+VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "permute": lambda v: v.permute(2, 0, 1),
+    "transpose": lambda v: v.transpose(0, -1),
+    "t": lambda v: v[0].t(),
+    "view": lambda v: v.view(-1, v.shape[2]),
+    "reshape": lambda v: v.transpose(0, 1).reshape(-1),
+    "split": lambda v: v.view(v.shape[0], 7, 2, 2),
+    "unsqueeze": lambda v: v.unsqueeze(1),
+    "squeeze": lambda v: v[:, :1].squeeze(1),
+    "expand": lambda v: v[:, :1].expand(v.shape[0], 7, v.shape[2]),
+    "slice": lambda v: v[1:4, ::2, -3:],
+    "select": lambda v: v[:, -2],
+}
+for label, view in VIEWS.items():
+    add(
+        "views",
+        lambda v, view=view: view(v * 2).exp() + 1,
+        shaped(5, 7, 4),
+        name=label,
+        ulp=FUNCTION,
+    )
+
+
+# --- The comparison -------------------------------------------------------------------
+
+
+def ordered(v: torch.Tensor) -> torch.Tensor:
+    """Floats as integers in their order, neighbours 1 apart."""
+    integer = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[v.element_size()]
+    bits = v.contiguous().view(integer).to(torch.int64)
+    least = torch.iinfo(integer).min
+    return torch.where(bits < 0, least - bits, bits)
+
+
+def difference(case: Case, got: torch.Tensor, want: torch.Tensor) -> str:
+    """What is wrong with a result; empty when nothing is."""
+    if (got.dtype, got.shape, got.stride()) != (want.dtype, want.shape, want.stride()):
+        return (
+            f"is {got.dtype} {tuple(got.shape)} {got.stride()}, "
+            f"not {want.dtype} {tuple(want.shape)} {want.stride()}"
+        )
+    if not want.dtype.is_floating_point:
+        wrong = got != want
+    else:
+        same = (got == want) | (got.isnan() & want.isnan())
+        near = torch.zeros_like(same)
+        finite = got.isfinite() & want.isfinite()
+        if allowed := case.ulp.get(want.dtype):
+            near = finite & ((ordered(got) - ordered(want)).abs() <= allowed)
+        if (relative := case.relative.get(want.dtype)) and finite.any():
+            scale = want[finite].abs().max().to(f64)
+            near |= finite & ((got.to(f64) - want.to(f64)).abs() <= relative * scale)
+        wrong = ~(same | near)
+    if not wrong.any():
+        return ""
+    place = tuple(wrong.nonzero()[0].tolist())
+    return (
+        f"{int(wrong.sum())} of {wrong.numel()} differ, "
+        f"first at {place}: {got[place].item()!r}, not {want[place].item()!r}"
+    )
+
+
+def flatten(result: Any) -> list[torch.Tensor]:
+    return [result] if isinstance(result, torch.Tensor) else list(result)
+
+
+def run_all(cases: list[Case], operands: list[list[tuple[torch.Tensor, ...]]]) -> list[Any]:
+    return [
+        [case.call(*variant) for variant in variants]
+        for case, variants in zip(cases, operands, strict=True)
+    ]
+
+
+def compare(cases: list[Case], got: list[Any], want: list[Any], mode: str) -> list[str]:
+    problems = []
+    for case, ours, theirs in zip(cases, got, want, strict=True):
+        for operands, result, expected in zip(case.operands, ours, theirs, strict=True):
+            for i, (a, b) in enumerate(zip(flatten(result), flatten(expected), strict=True)):
+                if problem := difference(case, a, b):
+                    kinds = ", ".join(f"{v.dtype} {tuple(v.stride())}" for v in operands)
+                    problems.append(f"{mode}: {case.name}({kinds}) result {i} {problem}")
+    return problems
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("group", GROUPS)
+def test_lowerings(group: str, dynamic: bool) -> None:
+    cases = GROUPS[group]
+    operands = [case.operands for case in cases]
+    want = run_all(cases, operands)
+    problems = []
+    for fuse in (True, False) if not dynamic else (True,):
+        torch._dynamo.reset()
+        compiled = torch.compile(
+            lambda given: run_all(cases, given),
+            backend="intarsia",
+            fullgraph=True,
+            dynamic=dynamic,
+            options={"fuse": fuse},
+        )
+        with intarsia.backend.record_compilations() as compilations:
+            got = compiled(operands)
+        problems += compare(cases, got, want, "fused" if fuse else "unfused")
+        if fuse:
+            [compilation] = compilations
+            assert compilation.program.kernel_count > 0
+            problems += stray_calls(group, compilation.program.plan_text)
+    assert not problems, f"{len(problems)} problems\n" + "\n".join(problems[:40])
+
+
+# --- What must not stay a call ----------------------------------------------------------
+
+# Views are calls where a graph's output needs one.
+VIEW_OPERATORS = {"aten::view", "aten::permute", "aten::expand", "aten::detach"}
+
+
+def stray_calls(group: str, plan: str) -> list[str]:
+    """Operators of the table that run through the dispatcher all the same."""
+    return []

@@ -1,0 +1,152 @@
+"""Operators that write their arguments, and views of what they write."""
+
+from __future__ import annotations
+
+import operators as ops
+import torch
+from conftest import assert_same
+
+
+def test_cache_with_slots(check):
+    """Keys and values are views of one buffer; slots are written by index."""
+
+    def f(cache, index, k, v):
+        ops.put_(cache[0], index, k)
+        ops.put_(cache[1], index, v)
+        return (cache[0] * cache[1]).sum(dim=0), cache[0, 1]
+
+    cache = torch.zeros(2, 6, 3)
+    index = torch.tensor([4, 1])
+    check(f, [cache, index, torch.randn(2, 3), torch.randn(2, 3)])
+
+
+def test_read_write_read(check):
+    def f(x, y):
+        before = x * 2
+        ops.add_into_(x, y)
+        after = x * 2
+        return before, after
+
+    check(f, [torch.randn(3), torch.randn(3)])
+
+
+def test_intermediate_is_written(check):
+    def f(x):
+        y = torch.zeros_like(x)
+        z = y + 1
+        ops.add_into_(y, x)
+        return y, z, y + z
+
+    check(f, [torch.randn(3)])
+
+
+def test_same_tensor_twice(check):
+    def f(x):
+        ops.add_into_(x, x)
+        return x + 1
+
+    check(f, [torch.randn(3)])
+
+
+def test_same_tensor_from_the_user_twice(check):
+    x = torch.randn(4)
+
+    def f(a, b):
+        ops.add_into_(a, b)
+        return a + b
+
+    check(f, [x, x])
+
+
+def test_two_views_of_one_base(check):
+    def f(x):
+        ops.add_into_(x[:2], x[1:3])
+        return x.sum()
+
+    check(f, [torch.arange(4.0)])
+
+
+def test_view_of_a_view(check):
+    def f(x):
+        row = x.view(2, 3)[1]
+        ops.add_into_(row, torch.ones(3))
+        return x * 1
+
+    check(f, [torch.arange(6.0)])
+
+
+def test_in_place_aten(check):
+    def f(x, y):
+        x.add_(1).mul_(y)
+        x[0].zero_()
+        y.relu_()
+        return x.sum() + y.sum()
+
+    check(f, [torch.randn(3, 2), torch.randn(3, 2)])
+
+
+def test_out_argument(check):
+    def f(x):
+        result = torch.empty_like(x)
+        torch.add(x, 1, out=result)
+        return result
+
+    check(f, [torch.randn(3)])
+
+
+def test_non_contiguous_input_is_written(check):
+    def f(x):
+        ops.add_into_(x, torch.ones_like(x))
+        return x.sum()
+
+    check(f, [torch.randn(4, 6).t()])
+
+
+class Counter(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(3)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        return self.norm(x) * self.count
+
+
+def test_buffers(compile_with):
+    model, reference = Counter(), Counter()
+    f = compile_with(model)
+    for _ in range(3):
+        x = torch.randn(5, 3)
+        assert_same(f(x), reference(x))
+    assert_same(list(model.buffers()), list(reference.buffers()))
+
+
+def test_mutation_in_training(check):
+    def f(x, log):
+        ops.add_into_(log, x.detach())
+        return ops.scaled_tanh(x, 1.0) * 2
+
+    check(f, [torch.randn(3, requires_grad=True), torch.zeros(3)], training=True)
+
+
+def test_result_is_not_reused_memory(compile_with):
+    """What a call returned keeps its value when the function is called again."""
+    f = compile_with(lambda x: ops.scaled_tanh(x + 1, 2.0) + 1)
+    x = torch.randn(100)
+    first = f(x)
+    kept = first.clone()
+    f(-x)
+    assert torch.equal(first, kept)
+
+
+def test_version_counters(compile_with):
+    x, y = torch.zeros(3), torch.zeros(3)
+
+    def f(x):
+        ops.add_into_(x, torch.ones(3))
+        return x + 1
+
+    f(x)
+    compile_with(f)(y)
+    assert y._version > 0 and x._version > 0
