@@ -15,6 +15,7 @@
 #define INTARSIA_PASSES_PASSES_H
 
 #include "dialects/Graph/Graph.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 
@@ -35,6 +36,8 @@ struct PipelineOptions {
   unsigned vectorBits = 512;
   /// Whether the machine has fused multiply-add.
   bool fma = true;
+  /// The types of device for which calls become kernels; all others stay calls.
+  std::vector<std::string> devices = {"cpu"};
 };
 
 /// Calls that have a lowering become kernels.
@@ -47,6 +50,10 @@ void buildFusePipeline(mlir::OpPassManager &manager,
 /// LLVM dialect in a nested module `@kernels`.
 void buildCPUPipeline(mlir::OpPassManager &manager,
                       const PipelineOptions &options);
+/// The same for kernels on CUDA: functions of the LLVM and NVVM dialects in a
+/// `gpu.module` `@kernels`.
+void buildCUDAPipeline(mlir::OpPassManager &manager,
+                       const PipelineOptions &options);
 /// The decisions about memory. `reuse`: also those that only save copies.
 void buildPlanPipeline(mlir::OpPassManager &manager, bool reuse);
 

@@ -109,6 +109,49 @@ def CPUToLLVM : Pass<"cpu-to-llvm", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::cf::ControlFlowDialect"];
 }
 
+def CUDAEmitKernels : Pass<"cuda-emit-kernels", "::mlir::ModuleOp"> {
+  let summary = "Make one gpu.func of scalar loops for each kernel";
+  let description = [{
+    Each `intarsia.kernel` that `cuda-schedule` has scheduled becomes a kernel
+    function of the `gpu.module` `@kernels`; equal kernels share one. Its
+    parameters are a pointer for each input and each result (to the first
+    element), an i64 for each symbol, the number of iterations, and a pointer to
+    an i64 that the number (from 1) of a failed run-time check is stored to.
+    Threads step through the iterations by the size of the grid. The kernel's
+    `decisions` learn `symbol` and `messages`.
+
+    A kernel that is not on CUDA is an error.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+                           "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+  let statistics = [
+    Statistic<"numKernels", "kernels", "Functions emitted">,
+    Statistic<"numShared", "shared", "Kernels equal to an earlier one">];
+}
+
+def CUDASchedule : Pass<"cuda-schedule", "::mlir::ModuleOp"> {
+  let summary = "Decide what a thread of each kernel computes";
+  let description = [{
+    Adds to the `decisions` of every `intarsia.kernel` what `cpu-schedule` does
+    (see there), with one lane: a thread computes one element (`flat`), or one
+    whole row where the kernel reduces along rows. `domain` is the number of
+    these, `threads` that of a block's threads.
+  }];
+  let dependentDialects = ["::intarsia::graph::GraphDialect"];
+}
+
+def CUDAToNVVM : Pass<"cuda-to-nvvm", "::mlir::gpu::GPUModuleOp"> {
+  let summary = "Convert CUDA kernels to the LLVM and NVVM dialects, completely";
+  let description = [{
+    Runs on the `gpu.module` of kernels: scf, arith, math and gpu become the LLVM
+    and NVVM dialects, without calls of libdevice. An operation that can't is an
+    error.
+  }];
+  let dependentDialects = ["::mlir::cf::ControlFlowDialect", "::mlir::LLVM::LLVMDialect",
+                           "::mlir::NVVM::NVVMDialect"];
+}
+
 def FuseAnalyse : Pass<"fuse-analyse", "::mlir::ModuleOp"> {
   let summary = "Find the iteration space of each kernel; split kernels that have several";
   let description = [{
@@ -151,6 +194,19 @@ def FuseDecide : Pass<"fuse-decide", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numGroups", "groups", "Groups of more than one kernel">];
 }
 
+def FuseWiden : Pass<"fuse-widen", "::mlir::ModuleOp"> {
+  let summary = "Keep f32 between the operators of a kernel"
+                " (numerics=\"fused\")";
+  let description = [{
+    A bf16 or f16 value that one operator of a kernel makes and another uses is
+    passed on in f32, unrounded, unless the first is a cast that the user wrote.
+    Results of the kernel are rounded as before.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+  let statistics = [Statistic<"numWidened", "widened", "Roundings taken away">];
+}
+
 def LowerCalls : Pass<"lower-calls", "::mlir::ModuleOp"> {
   let summary = "Turn calls of operators that have a lowering into kernels";
   let description = [{
@@ -162,7 +218,8 @@ def LowerCalls : Pass<"lower-calls", "::mlir::ModuleOp"> {
     * it mutates, draws random numbers, has effects, aliases, or defines
       symbols;
     * a tensor of it has a dtype without kernels (complex, 8-bit floats), is
-      known to be empty, or is not on the one device, CPU or CUDA, of the others;
+      known to be empty, or is not on the one device of the others;
+    * that device is not one of `devices`;
     * its function has the attribute `intarsia.aliasing`.
 
     View operators stay calls: fusion looks through them.
@@ -173,6 +230,9 @@ def LowerCalls : Pass<"lower-calls", "::mlir::ModuleOp"> {
       : (!intarsia.tensor<[s0]xf32>) -> !intarsia.tensor<[s0]xf32>
     ```
   }];
+  let options = [
+    ListOption<"devices", "devices", "std::string",
+               "Types of device to make kernels for (cpu, cuda); default: cpu">];
   let dependentDialects = [
     "::intarsia::graph::GraphDialect", "::mlir::arith::ArithDialect",
     "::mlir::cf::ControlFlowDialect", "::mlir::linalg::LinalgDialect",
@@ -230,7 +290,8 @@ def PlanInplace : Pass<"plan-inplace", "::mlir::ModuleOp"> {
     "parameter_mutation") as `intarsia.writeback`: "inplace" when the storage of
     the input already holds the result, "copy" otherwise. An `aten::copy_` into
     a function argument whose storage already holds what is copied gets
-    `intarsia.writeback = "inplace"` too: it is not executed.
+    `intarsia.writeback = "inplace"` too: it is not executed. It gets "later"
+    when the old value is still read after it: the copy happens at the end.
 
     A function argument that no result updates belongs to the caller and is
     never written.

@@ -25,7 +25,9 @@ void buildLowerPipeline(OpPassManager &manager,
   manager.addPass(createNormalise());
   // Updates in place stay calls.
   manager.addPass(createPlanInplace());
-  manager.addPass(createLowerCalls());
+  LowerCallsOptions lower;
+  lower.devices.assign(options.devices.begin(), options.devices.end());
+  manager.addPass(createLowerCalls(lower));
 }
 
 void buildFusePipeline(OpPassManager &manager,
@@ -33,6 +35,8 @@ void buildFusePipeline(OpPassManager &manager,
   manager.addPass(createFuseAnalyse());
   manager.addPass(createFuseDecide());
   manager.addPass(createFuseApply());
+  if (options.numerics == "fused")
+    manager.addPass(createFuseWiden());
 }
 
 void buildCPUPipeline(OpPassManager &manager, const PipelineOptions &options) {
@@ -47,6 +51,18 @@ void buildCPUPipeline(OpPassManager &manager, const PipelineOptions &options) {
   kernels.addPass(createCPUCheckMath());
   kernels.addPass(createCPUExpandConversions());
   kernels.addPass(createCPUToLLVM());
+}
+
+void buildCUDAPipeline(OpPassManager &manager,
+                       const PipelineOptions &options) {
+  manager.addPass(createCUDASchedule());
+  manager.addPass(createCUDAEmitKernels());
+  OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();
+  // What makes scalar or vector code of math and of low precision is the same.
+  kernels.addPass(createCPUExpandMath());
+  kernels.addPass(createCPUCheckMath());
+  kernels.addPass(createCPUExpandConversions());
+  kernels.addPass(createCUDAToNVVM());
 }
 
 void buildPlanPipeline(OpPassManager &manager, bool reuse) {
@@ -71,8 +87,14 @@ struct StageOptions : PassPipelineOptions<StageOptions> {
                    llvm::cl::desc("Whether the CPU has fused multiply-add"),
                    llvm::cl::init(true)};
 
+  ListOption<std::string> devices{
+      *this, "devices",
+      llvm::cl::desc("Types of device to make kernels for; default: cpu")};
+
   operator PipelineOptions() const {
     PipelineOptions options;
+    if (!devices.empty())
+      options.devices.assign(devices.begin(), devices.end());
     options.fma = fma;
     options.numerics = numerics;
     options.vectorBits = vectorBits;
@@ -96,6 +118,12 @@ void registerIntarsiaPipelines() {
       "cpu", "Schedule the kernels and emit their code in the LLVM dialect",
       [](OpPassManager &manager, const StageOptions &options) {
         buildCPUPipeline(manager, options);
+      });
+  PassPipelineRegistration<StageOptions>(
+      "cuda",
+      "Schedule the kernels and emit their code in the LLVM and NVVM dialects",
+      [](OpPassManager &manager, const StageOptions &options) {
+        buildCUDAPipeline(manager, options);
       });
   PassPipelineRegistration<>("plan", "Decide what is written in place",
                              [](OpPassManager &manager) {

@@ -5,6 +5,7 @@ as well: what is printed must parse to the same module, as text and as bytecode.
 """
 
 import os
+import shutil
 import subprocess
 
 import lit.formats
@@ -56,3 +57,6 @@ def has_cuda() -> bool:
 
 if has_cuda():
     config.available_features.add("cuda")
+# The assembler of a CUDA toolkit; it needs no GPU.
+if shutil.which("ptxas"):
+    config.available_features.add("ptxas")

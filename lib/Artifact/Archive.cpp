@@ -1,4 +1,5 @@
-//===- Archive.cpp - Reading .pt2 archives ---------------------------------===//
+//===- Archive.cpp - Reading .pt2 archives
+//---------------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -78,9 +79,8 @@ Archive::Archive(const std::string &path) : file(path) {
   ::close(descriptor);
   if (address == MAP_FAILED)
     fail("", std::string("cannot be mapped: ") + std::strerror(error));
-  map = std::shared_ptr<void>(address, [length = size](void *start) {
-    ::munmap(start, length);
-  });
+  map = std::shared_ptr<void>(
+      address, [length = size](void *start) { ::munmap(start, length); });
   data = static_cast<std::byte *>(address);
   readDirectory();
 }
@@ -96,9 +96,8 @@ struct Directory {
 
 /// Finds the end record (the last one whose comment reaches exactly to the
 /// file's end) and, when it says so, its zip64 form.
-static std::optional<Directory> findDirectory(const std::byte *data,
-                                              uint64_t size,
-                                              std::string &fault) {
+static std::optional<Directory>
+findDirectory(const std::byte *data, uint64_t size, std::string &fault) {
   uint64_t last = size - zip::kEndSize;
   uint64_t first = last > 0xffff ? last - 0xffff : 0;
   for (uint64_t at = last + 1; at-- > first;) {
@@ -213,8 +212,8 @@ void Archive::readDirectory() {
       fail(record.name, "its zip64 sizes are missing");
     at += zip::kDirectoryEntrySize + nameLength + extraLength + commentLength;
 
-    bool isFolder = !record.name.empty() && record.name.back() == '/' &&
-                    record.size == 0;
+    bool isFolder =
+        !record.name.empty() && record.name.back() == '/' && record.size == 0;
     std::string_view name = record.name;
     if (isFolder)
       name.remove_suffix(1);
@@ -242,8 +241,7 @@ void Archive::readDirectory() {
     uint64_t localNameLength = zip::load<uint16_t>(data + header + 26);
     uint64_t before = zip::kLocalHeaderSize + localNameLength +
                       zip::load<uint16_t>(data + header + 28);
-    if (directory->offset - header < before ||
-        localNameLength != nameLength ||
+    if (directory->offset - header < before || localNameLength != nameLength ||
         std::memcmp(data + header + zip::kLocalHeaderSize, record.name.data(),
                     nameLength) != 0)
       fail(record.name, "its header does not match the directory");

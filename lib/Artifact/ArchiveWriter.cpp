@@ -1,4 +1,5 @@
-//===- ArchiveWriter.cpp - Writing .pt2 archives ---------------------------===//
+//===- ArchiveWriter.cpp - Writing .pt2 archives
+//---------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -55,8 +56,7 @@ ArchiveWriter::~ArchiveWriter() {
 void ArchiveWriter::write(const void *bytes, size_t count) {
   const char *at = static_cast<const char *>(bytes);
   while (count > 0) {
-    ssize_t written =
-        ::write(descriptor, at, std::min(count, size_t(1) << 30));
+    ssize_t written = ::write(descriptor, at, std::min(count, size_t(1) << 30));
     if (written < 0 && errno == EINTR)
       continue;
     if (written < 0)
@@ -98,9 +98,8 @@ void ArchiveWriter::add(std::string_view name,
     fail(name, "is added twice");
   record.size = record.compressedSize = contents.size();
   record.offset = position;
-  record.crc = static_cast<uint32_t>(
-      crc32_z(0, reinterpret_cast<const Bytef *>(contents.data()),
-              contents.size()));
+  record.crc = static_cast<uint32_t>(crc32_z(
+      0, reinterpret_cast<const Bytef *>(contents.data()), contents.size()));
 
   bool isZip64 = record.size >= zip::kNone32;
   std::string extra;
@@ -189,8 +188,8 @@ void ArchiveWriter::finish() {
     zip::append<uint64_t>(directory, endOffset);
     zip::append<uint32_t>(directory, 1);
   }
-  uint16_t count = static_cast<uint16_t>(
-      std::min<uint64_t>(entries.size(), zip::kNone16));
+  uint16_t count =
+      static_cast<uint16_t>(std::min<uint64_t>(entries.size(), zip::kNone16));
   zip::append<uint32_t>(directory, zip::kEnd);
   zip::append<uint16_t>(directory, 0);
   zip::append<uint16_t>(directory, 0);
@@ -204,8 +203,7 @@ void ArchiveWriter::finish() {
   // mkstemp's file is private to the user; an artifact has the usual mode.
   mode_t mask = ::umask(0);
   ::umask(mask);
-  bool ok = ::fchmod(descriptor, 0666 & ~mask) == 0 &&
-            ::fsync(descriptor) == 0;
+  bool ok = ::fchmod(descriptor, 0666 & ~mask) == 0 && ::fsync(descriptor) == 0;
   int error = errno;
   ok &= ::close(descriptor) == 0;
   descriptor = -1;

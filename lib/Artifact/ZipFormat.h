@@ -1,4 +1,5 @@
-//===- ZipFormat.h - The numbers of the zip format ----------------*- C++ -*-===//
+//===- ZipFormat.h - The numbers of the zip format ----------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -31,14 +32,16 @@ constexpr uint32_t kNone32 = 0xffffffff;
 constexpr uint16_t kNone16 = 0xffff;
 
 /// Little-endian; the caller has checked that the bytes exist.
-template <typename T> T load(const std::byte *at) {
+template <typename T>
+T load(const std::byte *at) {
   T value = 0;
   for (size_t i = 0; i < sizeof(T); ++i)
     value |= static_cast<T>(static_cast<T>(at[i]) << (8 * i));
   return value;
 }
 
-template <typename T> void append(std::string &out, T value) {
+template <typename T>
+void append(std::string &out, T value) {
   for (size_t i = 0; i < sizeof(T); ++i)
     out.push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * i)));
 }

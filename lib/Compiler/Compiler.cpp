@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Runs the stages one after the other: import, lower, fuse, kernels, plan.
-// With `fuse` off, nothing but import and the plan happens. Every compilation
+// With `fuse` off, nothing but import and the plan happens; for CUDA, nothing
+// after the kernels. Every compilation
 // has a context of its own and no threads but the caller's, so that many can
 // run at once.
 //
@@ -17,10 +18,12 @@
 #include "dialects/Graph/Graph.h"
 #include "intarsia/Import/Import.h"
 #include "intarsia/Target/Kernels.h"
+#include "intarsia/Target/PTX.h"
 #include "passes/Passes.h"
 #include "passes/Plan/PlanBuilder.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
@@ -33,6 +36,8 @@
 using namespace mlir;
 
 namespace intarsia {
+
+const char *version() { return INTARSIA_VERSION; }
 
 std::string_view stageName(Stage stage) {
   switch (stage) {
@@ -50,6 +55,8 @@ std::string_view stageName(Stage stage) {
     return "llvm";
   case Stage::Assembly:
     return "asm";
+  case Stage::PTX:
+    return "ptx";
   }
   return "";
 }
@@ -73,6 +80,8 @@ StringRef dumpFile(Stage stage) {
     return "llvm.ll";
   case Stage::Assembly:
     return "";
+  case Stage::PTX:
+    return "kernels.ptx";
   }
   return "";
 }
@@ -97,7 +106,17 @@ public:
     if (options.numerics != "eager" && options.numerics != "fused")
       throw CompileError("numerics is \"eager\" or \"fused\", not \"" +
                          options.numerics + "\"");
+    if (options.target != "cpu" && options.target != "cuda")
+      throw CompileError("the target is \"cpu\" or \"cuda\", not \"" +
+                         options.target + "\"");
+    if (options.target == "cuda" && !options.fuse)
+      throw CompileError("with `fuse` off every node is a call: there are no "
+                         "kernels to make for CUDA");
     importProgram();
+    if (options.target == "cuda") {
+      makeCUDAKernels();
+      return std::move(result);
+    }
     if (options.fuse)
       makeKernels();
     makePlan();
@@ -118,17 +137,7 @@ private:
     show(Stage::Imported, [&] { return text(*module); });
   }
 
-  void makeKernels() {
-    ResolvedTarget target;
-    try {
-      target = resolveTarget(targetOptions);
-    } catch (const TargetError &error) {
-      throw CompileError(error.what());
-    }
-    PipelineOptions pipeline;
-    pipeline.numerics = options.numerics;
-    pipeline.vectorBits = target.vectorBits;
-    pipeline.fma = target.has("fma");
+  void lowerAndFuse(const PipelineOptions &pipeline) {
     timed("lower", [&] {
       runPasses("lowering", [&](OpPassManager &manager) {
         buildLowerPipeline(manager, pipeline);
@@ -141,6 +150,45 @@ private:
       });
     });
     show(Stage::Fused, [&] { return text(*module); });
+  }
+
+  void makeCUDAKernels() {
+    PipelineOptions pipeline;
+    pipeline.numerics = options.numerics;
+    pipeline.devices = {"cuda"};
+    lowerAndFuse(pipeline);
+    timed("kernels", [&] {
+      runPasses("kernel generation", [&](OpPassManager &manager) {
+        buildCUDAPipeline(manager, pipeline);
+      });
+    });
+    auto kernels = module->lookupSymbol<gpu::GPUModuleOp>("kernels");
+    if (!kernels)
+      throw CompileError("the program has no kernels for CUDA: none of its "
+                         "operators that have a lowering is on a CUDA device");
+    show(Stage::Kernels, [&] { return text(kernels); });
+    timed("code", [&] {
+      try {
+        show(Stage::PTX, [&] { return emitPTX(*module, options.arch); });
+      } catch (const TargetError &error) {
+        throw CompileError(std::string("code generation failed: ") +
+                           error.what());
+      }
+    });
+  }
+
+  void makeKernels() {
+    ResolvedTarget target;
+    try {
+      target = resolveTarget(targetOptions);
+    } catch (const TargetError &error) {
+      throw CompileError(error.what());
+    }
+    PipelineOptions pipeline;
+    pipeline.numerics = options.numerics;
+    pipeline.vectorBits = target.vectorBits;
+    pipeline.fma = target.has("fma");
+    lowerAndFuse(pipeline);
     timed("kernels", [&] {
       runPasses("kernel generation", [&](OpPassManager &manager) {
         buildCPUPipeline(manager, pipeline);

@@ -17,10 +17,12 @@
 #include "intarsia/Plan/Metadata.h"
 #include "intarsia/Runtime/Torch.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SHA256.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -60,7 +62,7 @@ static importer::Program readProgram(const std::string &path) {
 static plan::Metadata metadataOf(const CompiledProgram &compiled,
                                  const importer::Program &program) {
   plan::Metadata metadata;
-  metadata.intarsiaVersion = INTARSIA_VERSION;
+  metadata.intarsiaVersion = version();
   metadata.torchVersion = program.torchVersion;
   metadata.operators = compiled.plan.operators;
   plan::Metadata::Target target;
@@ -100,6 +102,17 @@ static void writeArtifact(const OfflineOptions &options,
   }
 }
 
+static void writeText(const std::string &path, const std::string &text) {
+  llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &out) {
+    out << text;
+    return llvm::Error::success();
+  });
+  if (error)
+    throw OfflineError{OfflineStatus::OutputError,
+                       "cannot write " + path + ": " +
+                           llvm::toString(std::move(error))};
+}
+
 static void compileOrThrow(const OfflineOptions &options, std::ostream &out) {
   if (!options.output.empty() && !options.force) {
     bool same = false;
@@ -109,6 +122,20 @@ static void compileOrThrow(const OfflineOptions &options, std::ostream &out) {
                              " is the input; name another output, or pass "
                              "--force to replace it"};
   }
+  bool forCUDA = options.compile.target == "cuda";
+  if (options.emit == Stage::PTX && !forCUDA)
+    throw OfflineError{OfflineStatus::Usage, "--emit=ptx needs --target cuda"};
+  if (forCUDA && options.emit != Stage::PTX &&
+      (!options.emit || !options.output.empty()))
+    throw OfflineError{OfflineStatus::Usage,
+                       "this runtime cannot launch CUDA kernels yet, so there "
+                       "is no artifact of them; --emit=ptx gives their code"};
+  if (forCUDA &&
+      llvm::is_contained({Stage::Plan, Stage::LLVM, Stage::Assembly},
+                         *options.emit))
+    throw OfflineError{OfflineStatus::Usage,
+                       "--target cuda has no stage '" +
+                           std::string(stageName(*options.emit)) + "'"};
   importer::Program program = readProgram(options.input);
   loadLibraries(options);
 
@@ -125,7 +152,11 @@ static void compileOrThrow(const OfflineOptions &options, std::ostream &out) {
     throw OfflineError{OfflineStatus::CompileError,
                        options.input + ": " + error.what()};
   }
-  if (!options.output.empty()) {
+  bool emitsFile = options.emit == Stage::PTX && !options.output.empty();
+  if (emitsFile) {
+    writeText(options.output, emitted);
+    emitted.clear();
+  } else if (!options.output.empty() && !forCUDA) {
     if (compiled.memoryKernels && compiled.sharedObject.empty())
       throw OfflineError{OfflineStatus::CompileError,
                          "the kernels could not be linked to a shared object"};

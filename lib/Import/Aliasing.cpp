@@ -1,4 +1,5 @@
-//===- Aliasing.cpp - Programs whose storage is shared and written ---------===//
+//===- Aliasing.cpp - Programs whose storage is shared and written
+//---------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

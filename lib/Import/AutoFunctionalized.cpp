@@ -1,4 +1,5 @@
-//===- AutoFunctionalized.cpp - Functionalised custom operators ------------===//
+//===- AutoFunctionalized.cpp - Functionalised custom operators
+//------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -81,7 +82,8 @@ Attribute FunctionBuilder::viewOfBase(Call &call,
   if (find(arguments, prefix + "_storage_offset")) {
     sizes = exprsOf(require(arguments, prefix + "_size"));
     strides = exprsOf(require(arguments, prefix + "_stride"));
-    offset = exprOf(require(arguments, prefix + "_storage_offset")) - baseOffset;
+    offset =
+        exprOf(require(arguments, prefix + "_storage_offset")) - baseOffset;
   } else if (const Argument *dim = find(arguments, prefix + "_slice_dim")) {
     for (const SymExpr &size : type.getSizeExprs())
       sizes.push_back(size);
@@ -162,8 +164,7 @@ void FunctionBuilder::buildAutoFunctionalized(const Node &node,
     const std::string &name = argument.name;
     if (!isSecondVersion) {
       const Argument *value = find(encoded, name);
-      given[name] =
-          convert(call, value ? *value : Argument(), argument.type);
+      given[name] = convert(call, value ? *value : Argument(), argument.type);
     } else if (isOut) {
       given[name] = operand(call, emptyStrided(encoded, name));
     } else if (const Argument *length = find(encoded, "_" + name + "_length")) {

@@ -1,4 +1,5 @@
-//===- BuildModule.cpp - The import graph as a module ----------------------===//
+//===- BuildModule.cpp - The import graph as a module
+//----------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -47,7 +48,8 @@ public:
 
   void visit(const Graph &graph, int depth = 0) {
     if (depth > 64)
-      throw BuildError("subgraphs are nested too deeply, or contain themselves");
+      throw BuildError(
+          "subgraphs are nested too deeply, or contain themselves");
     SymbolSet own;
     auto bare = [&](const SymExpr &expr) {
       if (expr.isSymbol())
@@ -198,8 +200,8 @@ importer::buildModule(const Program &program, MLIRContext *context,
       return success();
     });
     if (failed(verify(*module)))
-      return llvm::createStringError(
-          "the imported program is malformed: " + message);
+      return llvm::createStringError("the imported program is malformed: " +
+                                     message);
     return module;
   } catch (const std::exception &error) {
     return llvm::createStringError(error.what());

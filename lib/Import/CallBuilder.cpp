@@ -1,4 +1,5 @@
-//===- CallBuilder.cpp - A node as a call ----------------------------------===//
+//===- CallBuilder.cpp - A node as a call
+//----------------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -28,9 +29,9 @@ void FunctionBuilder::addArgument(Call &call, StringRef name, Attribute value) {
   call.argNames.push_back(builder.getStringAttr(name));
 }
 
-void FunctionBuilder::beginCall(
-    Call &call, const std::string &target, const NamedArguments &arguments,
-    const std::map<std::string, Attribute> &given) {
+void FunctionBuilder::beginCall(Call &call, const std::string &target,
+                                const NamedArguments &arguments,
+                                const std::map<std::string, Attribute> &given) {
   call.callee = target;
   call.schema = &module.schema(target);
   const std::vector<SchemaArgument> &expected = call.schema->arguments;
@@ -42,13 +43,13 @@ void FunctionBuilder::beginCall(
   for (const auto &[name, argument] : arguments) {
     size_t place = position;
     if (!name.empty()) {
-      auto found = llvm::find_if(expected, [&, wanted = StringRef(name)](
-                                               const SchemaArgument &a) {
-        return a.name == wanted;
-      });
+      auto found = llvm::find_if(
+          expected, [&, wanted = StringRef(name)](const SchemaArgument &a) {
+            return a.name == wanted;
+          });
       if (found == expected.end())
-        throw BuildError("has no argument '" + name + "' in its schema: " +
-                         call.schema->schema);
+        throw BuildError("has no argument '" + name +
+                         "' in its schema: " + call.schema->schema);
       place = found - expected.begin();
     } else {
       ++position;
@@ -161,7 +162,8 @@ graph::CallOp FunctionBuilder::createCall(const Call &call,
 }
 
 /// The operands in an argument, in order.
-static void collectOperands(Attribute attribute, SmallVectorImpl<int64_t> &out) {
+static void collectOperands(Attribute attribute,
+                            SmallVectorImpl<int64_t> &out) {
   if (auto operand = dyn_cast<graph::OperandAttr>(attribute))
     out.push_back(operand.getIndex());
   else if (auto view = dyn_cast<graph::ViewAttr>(attribute))
@@ -232,7 +234,8 @@ static std::string resolveBindingPath(StringRef path, const Output &output,
                      "), which is not supported");
   auto found = llvm::find(values, member);
   if (found == values.end())
-    throw BuildError("an unbacked symbol is bound by a result that is no value");
+    throw BuildError(
+        "an unbacked symbol is bound by a result that is no value");
   result = found - values.begin();
   return path.str();
 }
@@ -523,6 +526,13 @@ void FunctionBuilder::buildHigherOrder(const Node &node,
                                        ArrayRef<Output> outputs,
                                        bool effectful) {
   HigherOrderCall named = nameHigherOrderArguments(node, target, arguments);
+  // A compiled program runs below autocast, which must have acted before.
+  for (const auto &[name, argument] : named.arguments)
+    if (target == "higher_order::wrap_with_autocast" && name == "enabled" &&
+        argument.kind == Kind::Bool && argument.boolean)
+      throw BuildError("an autocast region is only supported once its casts "
+                       "are in the program: call run_decompositions() on it "
+                       "before it is saved");
 
   // All subgraphs of one call take the same arguments, so they also take the
   // same captured symbols.
@@ -564,9 +574,9 @@ void FunctionBuilder::buildHigherOrder(const Node &node,
 /// Arithmetic on symbolic numbers: its result is an expression already.
 static bool isSymbolicArithmetic(StringRef target) {
   return llvm::StringSwitch<bool>(target)
-             .Cases({"aten::sym_size", "aten::sym_size.int",
-                     "aten::sym_stride", "aten::sym_stride.int",
-                     "aten::sym_numel", "aten::sym_storage_offset"},
+             .Cases({"aten::sym_size", "aten::sym_size.int", "aten::sym_stride",
+                     "aten::sym_stride.int", "aten::sym_numel",
+                     "aten::sym_storage_offset"},
                     true)
              .Default(false) ||
          target.starts_with("_operator::") || target.starts_with("math::") ||
@@ -594,7 +604,8 @@ static const Argument *findArgument(const Node &node, StringRef name,
 
 bool FunctionBuilder::buildSpecial(const Node &node) {
   StringRef target = node.target;
-  if (isSymbolicArithmetic(target)) {
+  // One that binds a symbol asks at run time: it is a call.
+  if (isSymbolicArithmetic(target) && node.unbackedBindings.empty()) {
     for (const Output &output : node.outputs) {
       if (output.kind != Output::Kind::Value)
         throw BuildError("is Python code that does not return a number");
@@ -616,7 +627,8 @@ bool FunctionBuilder::buildSpecial(const Node &node) {
       return;
     useSymbols(condition);
     graph::AssertOp::create(
-        builder, location, graph::ExprAttr::get(builder.getContext(), condition),
+        builder, location,
+        graph::ExprAttr::get(builder.getContext(), condition),
         builder.getStringAttr(message));
   };
   if (target == "aten::_assert_scalar") {
@@ -642,7 +654,8 @@ bool FunctionBuilder::buildSpecial(const Node &node) {
       if (!isLower)
         std::swap(sides[0], sides[1]);
       assertThat(SymExpr::make(SymExpr::Kind::Le, sides),
-                 (value.str() + (isLower ? " must be at least " : " must be at most ") +
+                 (value.str() +
+                  (isLower ? " must be at least " : " must be at most ") +
                   other.str()));
     };
     bound("min", 1, true);

@@ -1,4 +1,5 @@
-//===- FunctionBuilder.cpp - A graph as a function -------------------------===//
+//===- FunctionBuilder.cpp - A graph as a function
+//-------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -162,9 +163,8 @@ void FunctionBuilder::addArgumentAttributes() {
     unsigned argument = source.inputs.size() + index;
     function.setArgAttr(argument, "intarsia.kind",
                         builder.getStringAttr("symbol"));
-    function.setArgAttr(
-        argument, "intarsia.expr",
-        graph::ExprAttr::get(context, SymExpr::symbol(symbol)));
+    function.setArgAttr(argument, "intarsia.expr",
+                        graph::ExprAttr::get(context, SymExpr::symbol(symbol)));
   }
 }
 
@@ -237,8 +237,8 @@ void FunctionBuilder::buildReturn() {
       else
         returns.push_back(graph::NoneAttr::get(context));
     } catch (const BuildError &error) {
-      throw BuildError("output " + Twine(index) + " of the program: " +
-                       error.what());
+      throw BuildError("output " + Twine(index) +
+                       " of the program: " + error.what());
     }
   }
 
@@ -341,7 +341,10 @@ void FunctionBuilder::addGuards() {
     if (condition.asBool() == true)
       return;
     useSymbols(condition);
-    guards.push_back(builder.getStringAttr(condition.str()));
+    Attribute canonical = builder.getStringAttr(condition.str());
+    if (llvm::is_contained(guards, canonical))
+      return;
+    guards.push_back(canonical);
     texts.push_back(builder.getStringAttr(text));
   };
   for (const std::string &text : program.guards) {
@@ -366,9 +369,8 @@ void FunctionBuilder::addGuards() {
       expr->collectSymbols(names);
     // Of a symbol that the graph has no use for there is nothing to check.
     if (!expr || expr->isSymbol() ||
-        llvm::any_of(names, [&](const std::string &name) {
-          return !scope.count(name);
-        }))
+        llvm::any_of(
+            names, [&](const std::string &name) { return !scope.count(name); }))
       continue;
     if (range.min)
       add(SymExpr::make(SymExpr::Kind::Le, {SymExpr(*range.min), *expr}),

@@ -1,4 +1,5 @@
-//===- FunctionBuilder.h - A graph as a function ------------------*- C++ -*-===//
+//===- FunctionBuilder.h - A graph as a function ------------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -79,13 +80,14 @@ public:
   /// `symbols`: those captured from outside, as trailing arguments.
   FunctionBuilder(ModuleBuilder &module, const Graph &source, bool isMain,
                   std::vector<std::string> symbols);
-  mlir::func::FuncOp build(llvm::StringRef name, mlir::OpBuilder &moduleBuilder);
+  mlir::func::FuncOp build(llvm::StringRef name,
+                           mlir::OpBuilder &moduleBuilder);
 
 private:
   /// What a name of the graph means.
   struct Binding {
-    mlir::Value value;            // tensors, objects, tokens
-    std::optional<SymExpr> expr;  // symbolic numbers
+    mlir::Value value;           // tensors, objects, tokens
+    std::optional<SymExpr> expr; // symbolic numbers
     ValueMeta::Kind kind = ValueMeta::Kind::None;
   };
 
@@ -154,8 +156,7 @@ private:
   mlir::Attribute convert(Call &call, const Argument &argument,
                           llvm::StringRef type);
   mlir::Attribute operand(Call &call, mlir::Value value);
-  mlir::Attribute number(Call &call, const SymExpr &expr,
-                         ValueMeta::Kind kind);
+  mlir::Attribute number(Call &call, const SymExpr &expr, ValueMeta::Kind kind);
   mlir::Value sizeValue(const SymExpr &expr, ValueMeta::Kind kind);
   SymExpr exprOf(const Argument &argument);
   std::vector<SymExpr> exprsOf(const Argument &argument);

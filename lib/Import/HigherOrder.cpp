@@ -1,4 +1,5 @@
-//===- HigherOrder.cpp - Arguments of higher-order operators ---------------===//
+//===- HigherOrder.cpp - Arguments of higher-order operators
+//---------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -33,10 +34,7 @@ struct Signature {
 
 static const Signature *findSignature(StringRef target) {
   static const Signature kSignatures[] = {
-      {"cond",
-       {"pred", "true_fn", "false_fn", "operands"},
-       "",
-       "operands"},
+      {"cond", {"pred", "true_fn", "false_fn", "operands"}, "", "operands"},
       {"while_loop",
        {"cond_fn", "body_fn", "carried_inputs", "additional_inputs"},
        "",

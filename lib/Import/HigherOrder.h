@@ -1,4 +1,5 @@
-//===- HigherOrder.h - Arguments of higher-order operators --------*- C++ -*-===//
+//===- HigherOrder.h - Arguments of higher-order operators --------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -1,4 +1,5 @@
-//===- JsonReading.cpp - Checked access to untrusted JSON ------------------===//
+//===- JsonReading.cpp - Checked access to untrusted JSON
+//------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -46,8 +47,8 @@ json::Value importer::parseJson(StringRef text, StringRef what) {
   }
   llvm::Expected<json::Value> value = json::parse(text);
   if (!value)
-    throw ReadError(what + " is not JSON: " +
-                    llvm::toString(value.takeError()));
+    throw ReadError(what +
+                    " is not JSON: " + llvm::toString(value.takeError()));
   return std::move(*value);
 }
 

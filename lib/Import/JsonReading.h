@@ -1,4 +1,5 @@
-//===- JsonReading.h - Checked access to untrusted JSON -----------*- C++ -*-===//
+//===- JsonReading.h - Checked access to untrusted JSON -----------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

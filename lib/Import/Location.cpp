@@ -1,4 +1,5 @@
-//===- Location.cpp - The user's source lines ------------------------------===//
+//===- Location.cpp - The user's source lines
+//------------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

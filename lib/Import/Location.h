@@ -1,4 +1,5 @@
-//===- Location.h - The user's source lines -----------------------*- C++ -*-===//
+//===- Location.h - The user's source lines -----------------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -1,4 +1,5 @@
-//===- OperatorFacts.cpp - What a call of an operator does -----------------===//
+//===- OperatorFacts.cpp - What a call of an operator does
+//-----------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -69,8 +70,8 @@ constexpr StringRef kKnown[] = {
 };
 
 /// Namespaces whose every operator is an effect: collective communication.
-constexpr StringRef kEffectNamespaces[] = {"_c10d_functional", "c10d_functional",
-                                           "c10d", "_dtensor", "symm_mem"};
+constexpr StringRef kEffectNamespaces[] = {
+    "_c10d_functional", "c10d_functional", "c10d", "_dtensor", "symm_mem"};
 
 } // namespace
 
@@ -167,17 +168,17 @@ intarsia::importer::operatorFacts(const OperatorSchema &schema,
   facts.random = llvm::is_contained(schema.tags, "nondeterministic_seeded") ||
                  llvm::is_contained(kRandom, base);
   for (const QuietRule &rule : kQuiet)
-    if (std::optional<size_t> index;
-        facts.random && rule.op == base &&
-        (index = argumentIndex(rule.argument)) &&
-        isConstant(arguments, *index, rule.value))
+    if (std::optional<size_t> index; facts.random && rule.op == base &&
+                                     (index = argumentIndex(rule.argument)) &&
+                                     isConstant(arguments, *index, rule.value))
       facts.random = false;
 
   // What returns nothing and writes nothing is called for its effect (checks,
   // prints, communication).
-  facts.effectful = (schema.returns.empty() && facts.mutated.empty()) ||
-                    llvm::is_contained(kEffects, base) ||
-                    llvm::is_contained(kEffectNamespaces, base.split("::").first);
+  facts.effectful =
+      (schema.returns.empty() && facts.mutated.empty()) ||
+      llvm::is_contained(kEffects, base) ||
+      llvm::is_contained(kEffectNamespaces, base.split("::").first);
   // Script objects have state of their own.
   for (const SchemaArgument &argument : schema.arguments)
     facts.effectful |= StringRef(argument.type).starts_with("__torch__.");

@@ -1,4 +1,5 @@
-//===- PythonGuard.cpp - Guards as Python text -----------------------------===//
+//===- PythonGuard.cpp - Guards as Python text
+//-----------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -48,8 +49,8 @@ private:
     throw GuardError{std::move(message)};
   }
   void skipSpace() {
-    while (position < text.size() && std::isspace(
-                                         static_cast<unsigned char>(text[position])))
+    while (position < text.size() &&
+           std::isspace(static_cast<unsigned char>(text[position])))
       ++position;
   }
   bool startsWith(std::string_view token) {
@@ -203,7 +204,8 @@ private:
   }
 
   SymExpr parseNumber() {
-    const char *begin = text.data() + position, *end = text.data() + text.size();
+    const char *begin = text.data() + position,
+               *end = text.data() + text.size();
     int64_t integer = 0;
     auto [integerEnd, integerError] = std::from_chars(begin, end, integer);
     double real = 0;
@@ -288,7 +290,9 @@ private:
   SymExpr parseInput() {
     expect("L");
     size_t start = position;
-    while (startsWith("[") || isFieldAccess()) {
+    // No space inside a path, and none of what follows it.
+    while (position < text.size() &&
+           (text[position] == '[' || isFieldAccess())) {
       if (text[position] == '.') {
         ++position;
         while (position < text.size() && isNamePart(text[position]) &&
@@ -321,8 +325,8 @@ private:
     expect("]");
     std::optional<int64_t> dimension = index.asInteger();
     if (!dimension || *dimension >= static_cast<int64_t>(values.size()))
-      fail("the input L" + path + " has only " +
-           std::to_string(values.size()) + " dimensions");
+      fail("the input L" + path + " has only " + std::to_string(values.size()) +
+           " dimensions");
     return values[*dimension];
   }
   const TensorMeta &tensor(const ValueMeta &meta, const std::string &path) {
@@ -332,7 +336,7 @@ private:
   }
   /// A field of a data class, not a method of a tensor.
   bool isFieldAccess() {
-    return startsWith(".") && !startsWith(".size()") &&
+    return text[position] == '.' && !startsWith(".size()") &&
            !startsWith(".stride()") && !startsWith(".storage_offset()");
   }
   /// ['name'] or [0]; quotes in names are not escaped by PyTorch's printers in
@@ -459,9 +463,8 @@ importer::inputPaths(const std::string &inSpec,
         unsigned index = 0;
         if (!number.empty() && !number.getAsInteger(10, index)) {
           size_t again = first;
-          collectPaths(argument,
-                       "[" + quoted(stem) + "][" + number.str() + "]", again,
-                       paths);
+          collectPaths(argument, "[" + quoted(stem) + "][" + number.str() + "]",
+                       again, paths);
         }
       }
   } catch (const ReadError &) {

@@ -1,4 +1,5 @@
-//===- PythonGuard.h - Guards as Python text ----------------------*- C++ -*-===//
+//===- PythonGuard.h - Guards as Python text ----------------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -25,11 +26,10 @@ namespace intarsia::importer {
 /// symbol; what starts with `L[` is an input: `resolve` gives its meaning
 /// (null: unknown input) by its path, e.g. "['x'][0]". Nullopt with a message
 /// in `error` for anything else.
-std::optional<SymExpr>
-parsePythonGuard(std::string_view text,
-                 const std::function<const ValueMeta *(std::string_view path)>
-                     &resolve,
-                 std::string &error);
+std::optional<SymExpr> parsePythonGuard(
+    std::string_view text,
+    const std::function<const ValueMeta *(std::string_view path)> &resolve,
+    std::string &error);
 
 /// Maps the paths of inputs ("['x'][0]") to the place among the user's flat
 /// inputs, as the pytree spec of (args, kwargs) and forward's argument names

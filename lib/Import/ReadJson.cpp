@@ -1,4 +1,5 @@
-//===- ReadJson.cpp - Reader B: fx graphs as JSON --------------------------===//
+//===- ReadJson.cpp - Reader B: fx graphs as JSON
+//--------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -127,10 +128,9 @@ static Output readOutput(const json::Value &value) {
   if (value.kind() == json::Value::Null)
     return output;
   const json::Object &object = asObject(value, "outputs");
-  output.kind = readKind<Kind>(object, "output",
-                               {{"value", Kind::Value},
-                                {"list", Kind::List},
-                                {"none", Kind::None}});
+  output.kind = readKind<Kind>(
+      object, "output",
+      {{"value", Kind::Value}, {"list", Kind::List}, {"none", Kind::None}});
   if (output.kind == Kind::Value)
     output.name = asString(field(object, "name"), "name");
   forEach(object, "list", [&](const json::Value &element) {

@@ -1,4 +1,5 @@
-//===- ReadPt2.cpp - Reader A: .pt2 archives -------------------------------===//
+//===- ReadPt2.cpp - Reader A: .pt2 archives
+//-------------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -372,14 +373,18 @@ Node Pt2Reader::readNode(const json::Object &object, Graph &graph) {
       if (const json::Value *trace = optionalField(fields, "stack_trace"))
         node.stack = parseStackTrace(asString(*trace, "stack_trace"));
       // "key,path,type" of each module, innermost last.
-      if (const json::Value *modules = optionalField(fields, "nn_module_stack")) {
+      if (const json::Value *modules =
+              optionalField(fields, "nn_module_stack")) {
         std::string text = asString(*modules, "nn_module_stack");
         StringRef last = StringRef(text).rsplit(';').second;
-        node.module =
-            (last.empty() ? StringRef(text) : last).split(',').second.split(',').first.str();
+        node.module = (last.empty() ? StringRef(text) : last)
+                          .split(',')
+                          .second.split(',')
+                          .first.str();
       }
     }
-    for (const json::Value &input : asArray(field(object, "inputs"), "inputs")) {
+    for (const json::Value &input :
+         asArray(field(object, "inputs"), "inputs")) {
       const json::Object &named = asObject(input, "input");
       node.args.emplace_back(asString(field(named, "name"), "name"),
                              readArgument(field(named, "arg"), graph.name));
@@ -460,8 +465,7 @@ Graph Pt2Reader::readGraph(const json::Object &object, StringRef name) {
   }
   for (const json::Value &node : asArray(field(object, "nodes"), "nodes"))
     graph.nodes.push_back(readNode(asObject(node, "node"), graph));
-  for (const json::Value &output :
-       asArray(field(object, "outputs"), "outputs"))
+  for (const json::Value &output : asArray(field(object, "outputs"), "outputs"))
     graph.outputs.push_back(readArgument(output, graph.name));
   return graph;
 }
@@ -628,12 +632,10 @@ void Pt2Reader::readWeights(StringRef folder, StringRef configName,
            llvm::zip_equal(weight.meta.sizes, weight.meta.strides))
         add(size, stride);
       std::optional<int64_t> offset = weight.meta.storageOffset.asInteger();
-      if (!isKnown || !offset || *offset < 0 ||
-          weight.meta.sizes.size() > 64)
+      if (!isKnown || !offset || *offset < 0 || weight.meta.sizes.size() > 64)
         throw ReadError("its sizes, strides or offset are no usable constants");
-      if (!isEmpty &&
-          (last + *offset + 1) * dtypeSize(weight.meta.dtype) >
-              static_cast<__int128>(record->size))
+      if (!isEmpty && (last + *offset + 1) * dtypeSize(weight.meta.dtype) >
+                          static_cast<__int128>(record->size))
         throw ReadError("needs more bytes than its record '" + weight.record +
                         "' of " + Twine(record->size) + " has" +
                         (record->size == 0
@@ -698,15 +700,13 @@ Program Pt2Reader::read(StringRef record) {
       const json::Object &fields = asObject(*signature, "signature");
       program.inSpec = asString(field(fields, "in_spec"), "in_spec");
       program.outSpec = asString(field(fields, "out_spec"), "out_spec");
-      if (const json::Value *names =
-              optionalField(fields, "forward_arg_names"))
+      if (const json::Value *names = optionalField(fields, "forward_arg_names"))
         for (const json::Value &name : asArray(*names, "forward_arg_names"))
           program.argumentNames.push_back(asString(name, "forward_arg_names"));
     }
 
   if (const json::Value *ranges = optionalField(root, "range_constraints"))
-    for (const auto &[key, contents] :
-         asObject(*ranges, "range_constraints")) {
+    for (const auto &[key, contents] : asObject(*ranges, "range_constraints")) {
       RangeConstraint range;
       range.symbol = StringRef(key).str();
       const json::Object &bounds = asObject(contents, range.symbol);

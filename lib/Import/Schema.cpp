@@ -1,4 +1,5 @@
-//===- Schema.cpp - Operator schemas from JSON -----------------------------===//
+//===- Schema.cpp - Operator schemas from JSON
+//-----------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -15,8 +16,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "JsonReading.h"
 #include "intarsia/Import/Schema.h"
+#include "JsonReading.h"
 
 using namespace intarsia::importer;
 namespace json = llvm::json;

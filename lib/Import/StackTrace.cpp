@@ -1,4 +1,5 @@
-//===- StackTrace.cpp - Python stack traces as text ------------------------===//
+//===- StackTrace.cpp - Python stack traces as text
+//------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

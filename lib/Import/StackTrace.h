@@ -1,4 +1,5 @@
-//===- StackTrace.h - Python stack traces as text -----------------*- C++ -*-===//
+//===- StackTrace.h - Python stack traces as text -----------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -1,4 +1,5 @@
-//===- Values.cpp - Arguments and values -----------------------------------===//
+//===- Values.cpp - Arguments and values
+//-----------------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -61,8 +62,8 @@ static Attribute integerAttribute(int64_t value, StringRef type,
                        "layout"));
   if (base == "MemoryFormat")
     return graph::MemoryFormatAttr::get(
-        context, named({"contiguous_format", "preserve_format",
-                        "channels_last", "channels_last_3d"},
+        context, named({"contiguous_format", "preserve_format", "channels_last",
+                        "channels_last_3d"},
                        "memory format"));
   return builder.getI64IntegerAttr(value);
 }

@@ -1,4 +1,5 @@
-//===- PlanJson.cpp - Plans and metadata as JSON ------------------------------===//
+//===- PlanJson.cpp - Plans and metadata as JSON
+//------------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -28,20 +29,21 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-template <typename Enum> struct EnumName {
+template <typename Enum>
+struct EnumName {
   Enum value;
   const char *name;
 };
 
 constexpr EnumName<Arg::Kind> argKinds[] = {
-    {Arg::Kind::None, "none"},       {Arg::Kind::Slot, "slot"},
-    {Arg::Kind::Expr, "expr"},       {Arg::Kind::Int, "int"},
-    {Arg::Kind::Float, "float"},     {Arg::Kind::Bool, "bool"},
-    {Arg::Kind::String, "string"},   {Arg::Kind::Complex, "complex"},
-    {Arg::Kind::DType, "dtype"},     {Arg::Kind::Device, "device"},
-    {Arg::Kind::Layout, "layout"},   {Arg::Kind::MemoryFormat, "memoryFormat"},
-    {Arg::Kind::List, "list"},       {Arg::Kind::Object, "object"},
-    {Arg::Kind::View, "view"},       {Arg::Kind::Function, "function"},
+    {Arg::Kind::None, "none"},     {Arg::Kind::Slot, "slot"},
+    {Arg::Kind::Expr, "expr"},     {Arg::Kind::Int, "int"},
+    {Arg::Kind::Float, "float"},   {Arg::Kind::Bool, "bool"},
+    {Arg::Kind::String, "string"}, {Arg::Kind::Complex, "complex"},
+    {Arg::Kind::DType, "dtype"},   {Arg::Kind::Device, "device"},
+    {Arg::Kind::Layout, "layout"}, {Arg::Kind::MemoryFormat, "memoryFormat"},
+    {Arg::Kind::List, "list"},     {Arg::Kind::Object, "object"},
+    {Arg::Kind::View, "view"},     {Arg::Kind::Function, "function"},
 };
 constexpr EnumName<Result::Kind> resultKinds[] = {
     {Result::Kind::Ignore, "ignore"}, {Result::Kind::Tensor, "tensor"},
@@ -276,7 +278,8 @@ Json write(const Function &function) {
           [](const Input &i) { return write(i); });
   putEach(json, "guards", function.guards,
           [](const Guard &g) { return write(g); });
-  putEach(json, "steps", function.steps, [](const Step &s) { return write(s); });
+  putEach(json, "steps", function.steps,
+          [](const Step &s) { return write(s); });
   putEach(json, "outputs", function.outputs,
           [](const Arg &a) { return write(a); });
   json["slotCount"] = function.slotCount;
@@ -289,6 +292,8 @@ Json write(const Kernel &kernel) {
   json["symbol"] = kernel.symbol;
   put(json, "summary", kernel.summary);
   json["target"] = kernel.target;
+  if (!kernel.messages.empty())
+    json["messages"] = kernel.messages;
   return json;
 }
 
@@ -329,9 +334,9 @@ public:
       : json(json), path(std::move(path)) {}
 
   [[noreturn]] void fail(const std::string &what) const {
-    throw std::runtime_error("malformed plan: " +
-                             (path.empty() ? std::string("top level") : path) +
-                             ": " + what);
+    throw std::runtime_error(
+        "malformed plan: " + (path.empty() ? std::string("top level") : path) +
+        ": " + what);
   }
 
   Node operator[](const char *key) const {
@@ -347,7 +352,8 @@ public:
       return std::nullopt;
     return Node(*it, path.empty() ? key : path + "." + key);
   }
-  template <typename Function> void each(Function function) const {
+  template <typename Function>
+  void each(Function function) const {
     if (!json.is_array())
       fail("an array is expected");
     size_t index = 0;
@@ -650,6 +656,8 @@ Kernel readKernel(const Node &node) {
   kernel.symbol = node["symbol"].text();
   read(node, "summary", kernel.summary);
   kernel.target = node["target"].text();
+  readEach(node, "messages", kernel.messages,
+           [](const Node &message) { return message.text(); });
   return kernel;
 }
 

@@ -1,4 +1,5 @@
-//===- PlanPrint.cpp - A readable listing of a plan ---------------------------===//
+//===- PlanPrint.cpp - A readable listing of a plan
+//---------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

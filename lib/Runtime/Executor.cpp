@@ -1,19 +1,22 @@
-//===- Executor.cpp - Running a plan ------------------------------------------===//
+//===- Executor.cpp - Running a plan
+//------------------------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// `Program::run`: binds and checks the inputs, then executes the steps in order.
-// The state of one call of one function is an `Activation` on the C++ stack;
-// nothing is shared between calls but the thread's cache of arena memory.
+// `Program::run`: binds and checks the inputs, then executes the steps in
+// order. The state of one call of one function is an `Activation` on the C++
+// stack; nothing is shared between calls but the thread's cache of arena
+// memory.
 //
 //===----------------------------------------------------------------------===//
 
 #include "MemoryCache.h"
 #include "ProgramImpl.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <type_traits>
@@ -61,7 +64,8 @@ std::string valueText(const Value &value) {
 }
 
 /// A short array on the stack, a longer one on the heap; not initialised.
-template <typename T, size_t N> class Scratch {
+template <typename T, size_t N>
+class Scratch {
   static_assert(std::is_trivially_copyable_v<T>);
 
 public:
@@ -369,8 +373,9 @@ void Activation::checkConstant(const plan::Input &input,
     text = want.boolean ? "True" : "False";
     break;
   case plan::Arg::Kind::String: {
-    const char *got =
-        value.kind == Value::Kind::Boxed ? torch.boxedText(value.boxed) : nullptr;
+    const char *got = value.kind == Value::Kind::Boxed
+                          ? torch.boxedText(value.boxed)
+                          : nullptr;
     same = got && want.text == got;
     text = "'" + want.text + "'";
     break;
@@ -440,10 +445,10 @@ void Activation::checkGuards() const {
           const plan::Input &input = function.inputs[binder.input];
           names += (names.empty() ? "; " : ", ") +
                    function.symbols[size_t(symbol)].name + " is " +
-                   (binder.dim < 0 ? std::string("the value")
-                                   : std::string(binder.isStride ? "stride "
-                                                                 : "size ") +
-                                         std::to_string(binder.dim)) +
+                   (binder.dim < 0
+                        ? std::string("the value")
+                        : std::string(binder.isStride ? "stride " : "size ") +
+                              std::to_string(binder.dim)) +
                    " of input \"" + input.name + "\"";
         }
     throw Error(ErrorKind::Guard, "the inputs do not satisfy the condition '" +
@@ -508,9 +513,9 @@ void Activation::bindInputs(const Value *values, bool steal, Value *stolen) {
       const Value &got = values[i].kind != Value::Kind::None || data.slot < 0
                              ? values[i]
                              : frame.slots[data.slot];
-      bool same = got.kind == want.kind &&
-                  (want.kind == Value::Kind::Bool ? got.boolean == want.boolean
-                                                  : got.integer == want.integer);
+      bool same = got.kind == want.kind && (want.kind == Value::Kind::Bool
+                                                ? got.boolean == want.boolean
+                                                : got.integer == want.integer);
       if (!same)
         inputError(data, "expected " + valueText(want) + " (" +
                              plan.exprs.text(data.expr) +
@@ -551,8 +556,8 @@ void Activation::alloc(const StepPlan &step) {
   if (step.step->offset >= 0) {
     Value &slot = frame.slots[step.step->slot];
     slot.kind = Value::Kind::Pointer;
-    slot.pointer = static_cast<char *>(arena.data()) +
-                   integer(step.step->offset);
+    slot.pointer =
+        static_cast<char *>(arena.data()) + integer(step.step->offset);
     return;
   }
   size_t dim = spec.sizes.size();
@@ -586,13 +591,15 @@ struct LaunchContext {
   void *const *buffers;
   const int64_t *symbols;
   size_t scratch;
+  std::atomic<int64_t> failedCheck{0};
 };
 
 void runKernel(int64_t begin, int64_t end, void *context) {
-  const auto &launch = *static_cast<const LaunchContext *>(context);
-  void *scratch =
-      launch.scratch ? threadScratch(launch.scratch) : nullptr;
-  launch.kernel(launch.buffers, launch.symbols, begin, end, scratch);
+  auto &launch = *static_cast<LaunchContext *>(context);
+  void *scratch = launch.scratch ? threadScratch(launch.scratch) : nullptr;
+  if (int64_t check = launch.kernel(launch.buffers, launch.symbols, begin, end,
+                                    scratch)) [[unlikely]]
+    launch.failedCheck.store(check, std::memory_order_relaxed);
 }
 
 void Activation::launch(const StepPlan &step) {
@@ -601,10 +608,13 @@ void Activation::launch(const StepPlan &step) {
   Scratch<void *, 16> buffers(data.buffers.size());
   Scratch<int64_t, 16> symbolArguments(data.symbols.size());
   for (size_t i = 0; i < data.buffers.size(); ++i) {
-    const Value &value = frame.slots[data.buffers[i]];
-    if (value.kind == Value::Kind::Pointer)
+    Value &value = frame.slots[data.buffers[i]];
+    if (value.kind == Value::Kind::Pointer) {
       buffers[i] = value.pointer;
-    else if (torch.dataPointer(tensor(data.buffers[i]), &buffers[i]))
+      continue;
+    }
+    tensor(data.buffers[i]);
+    if (torch.dataPointer(&value.tensor, &buffers[i]))
       failed();
   }
   for (plan::Slot slot : data.mutates)
@@ -617,11 +627,25 @@ void Activation::launch(const StepPlan &step) {
   LaunchContext context{step.kernel, buffers.get(), symbolArguments.get(),
                         data.scratch >= 0 ? size_t(integer(data.scratch)) : 0};
   int64_t grain = data.grain >= 0 ? integer(data.grain) : domain;
+  void *record = torch.beginRecord(step.recordName.c_str());
+  int error = 0;
   if (domain <= grain)
     runKernel(0, domain, &context);
-  else if (torch.parallelFor(0, domain, std::max<int64_t>(grain, 1), runKernel,
-                             &context))
+  else
+    error = torch.parallelFor(0, domain, std::max<int64_t>(grain, 1), runKernel,
+                              &context);
+  if (record)
+    torch.endRecord(record);
+  if (error)
     failed();
+  if (int64_t check = context.failedCheck.load(std::memory_order_relaxed))
+      [[unlikely]] {
+    const plan::Kernel &kernel = impl.plan.kernels[size_t(data.kernel)];
+    std::string message = size_t(check) <= kernel.messages.size()
+                              ? kernel.messages[size_t(check) - 1]
+                              : "index out of range";
+    throw Error(ErrorKind::Index, message);
+  }
 }
 
 void Activation::argument(const plan::Arg &arg, std::vector<Value> &out) {
@@ -1040,10 +1064,10 @@ void Activation::run(const StepPlan &step) {
   case Step::Kind::Assert:
     if (!plan.exprs.bits(data.expr, frame.symbols)) [[unlikely]]
       throw Error(ErrorKind::Guard,
-                  (data.text.empty() ? "the assertion '" +
-                                           plan.exprs.text(data.expr) +
-                                           "' does not hold"
-                                     : data.text) +
+                  (data.text.empty()
+                       ? "the assertion '" + plan.exprs.text(data.expr) +
+                             "' does not hold"
+                       : data.text) +
                       symbolValues(data.expr));
     return;
   }
@@ -1054,8 +1078,18 @@ void Activation::execute() {
   const StepPlan *end = at + plan.steps.size();
   try {
     if (!profile) [[likely]] {
-      for (; at != end; ++at)
-        run(*at);
+      for (; at != end; ++at) {
+        // The two kinds that a plan mostly consists of.
+        if (at->call) {
+          if (torch.runCall(at->call, &frame)) [[unlikely]]
+            failed();
+        } else if (at->step->kind == Step::Kind::Free) {
+          for (plan::Slot slot : at->step->slots)
+            drop(frame.slots[slot]);
+        } else {
+          run(*at);
+        }
+      }
       return;
     }
     std::vector<Profile::Entry> &entries =
@@ -1064,10 +1098,9 @@ void Activation::execute() {
       auto start = std::chrono::steady_clock::now();
       run(*at);
       auto &entry = entries[size_t(at - plan.steps.data())];
-      entry.nanoseconds +=
-          std::chrono::duration_cast<std::chrono::nanoseconds>(
-              std::chrono::steady_clock::now() - start)
-              .count();
+      entry.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(
+                               std::chrono::steady_clock::now() - start)
+                               .count();
       ++entry.count;
     }
   } catch (Error &error) {
@@ -1126,13 +1159,14 @@ void Program::run(Value *inputs, size_t inputCount, Value *outputs,
     start = std::chrono::steady_clock::now();
   }
   if (inputCount != program.userInputs.size())
-    throw Error(ErrorKind::Guard, "the program takes " +
-                                      std::to_string(program.userInputs.size()) +
-                                      " inputs, got " +
-                                      std::to_string(inputCount));
+    throw Error(ErrorKind::Guard,
+                "the program takes " +
+                    std::to_string(program.userInputs.size()) +
+                    " inputs, got " + std::to_string(inputCount));
   if (outputCount != program.userOutputs.size())
     throw Error(ErrorKind::Guard,
-                "the program has " + std::to_string(program.userOutputs.size()) +
+                "the program has " +
+                    std::to_string(program.userOutputs.size()) +
                     " outputs, not " + std::to_string(outputCount));
 
   const FunctionPlan &entry = program.functions[0];

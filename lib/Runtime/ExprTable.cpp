@@ -1,4 +1,5 @@
-//===- ExprTable.cpp - Compiling size expressions -----------------------------===//
+//===- ExprTable.cpp - Compiling size expressions
+//-----------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -1,4 +1,5 @@
-//===- ExprTable.h - Compiled size expressions --------------------*- C++ -*-===//
+//===- ExprTable.h - Compiled size expressions --------------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -1,4 +1,5 @@
-//===- KernelFile.cpp - An artifact's kernels as a file -----------------------===//
+//===- KernelFile.cpp - An artifact's kernels as a file
+//-----------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -129,12 +130,13 @@ KernelFile KernelFile::create(const std::string &content,
   out.temporary = !out.file.empty();
   if (out.temporary && isExecutable(out.file))
     return out;
-  throw Error(ErrorKind::Load,
-              "the compiled kernels cannot be unpacked: neither the cache folder "
-              "nor " +
-                  folder +
-                  " is writable and allows code to be executed. Set "
-                  "INTARSIA_CACHE_DIR to a folder that does.");
+  throw Error(
+      ErrorKind::Load,
+      "the compiled kernels cannot be unpacked: neither the cache folder "
+      "nor " +
+          folder +
+          " is writable and allows code to be executed. Set "
+          "INTARSIA_CACHE_DIR to a folder that does.");
 }
 
 void KernelFile::loaded() {

@@ -1,4 +1,5 @@
-//===- KernelFile.h - An artifact's kernels as a file -------------*- C++ -*-===//
+//===- KernelFile.h - An artifact's kernels as a file -------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -1,4 +1,5 @@
-//===- LoadTorch.cpp - Finding the shim and operator libraries ----------------===//
+//===- LoadTorch.cpp - Finding the shim and operator libraries
+//----------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -63,7 +64,8 @@ static bool torchIsLoaded() {
   return handle != nullptr;
 }
 
-/// Loads `file` from the folder of the runtime library, or what `variable` names.
+/// Loads `file` from the folder of the runtime library, or what `variable`
+/// names.
 static void *loadBeside(const char *file, const char *variable) {
   const char *override = std::getenv(variable);
   std::string path =
@@ -77,13 +79,14 @@ static void *loadBeside(const char *file, const char *variable) {
   if (void *handle = dlopen(path.c_str(), RTLD_NOW | scope))
     return handle;
   const char *reason = dlerror();
-  throw Error(ErrorKind::Load,
-              std::string("cannot load ") + file + ": " +
-                  (reason ? reason : "unknown reason") +
-                  ". It must lie beside the Intarsia runtime library, or set " +
-                  variable +
-                  " to its path; and PyTorch's libraries (torch/lib of the torch "
-                  "package) must be found, for example through LD_LIBRARY_PATH.");
+  throw Error(
+      ErrorKind::Load,
+      std::string("cannot load ") + file + ": " +
+          (reason ? reason : "unknown reason") +
+          ". It must lie beside the Intarsia runtime library, or set " +
+          variable +
+          " to its path; and PyTorch's libraries (torch/lib of the torch "
+          "package) must be found, for example through LD_LIBRARY_PATH.");
 }
 
 const TorchApi &intarsia::runtime::torchApi() {
@@ -117,9 +120,10 @@ const TorchPythonApi &intarsia::runtime::torchPythonApi() {
         entry ? reinterpret_cast<TorchPythonApiEntry>(entry)(torchApiVersion)
               : nullptr;
     if (!table)
-      throw Error(ErrorKind::Load,
-                  "libIntarsiaTorchPython.so does not belong to this version of "
-                  "the Intarsia runtime; build or install both together");
+      throw Error(
+          ErrorKind::Load,
+          "libIntarsiaTorchPython.so does not belong to this version of "
+          "the Intarsia runtime; build or install both together");
     return table;
   }();
   return *api;
@@ -152,9 +156,9 @@ void intarsia::runtime::loadTorchCuda() {
 //===----------------------------------------------------------------------===//
 
 static bool needsPython(const std::string &reason) {
-  for (const char *sign : {"undefined symbol: Py", "undefined symbol: _Py",
-                           "undefined symbol: THP", "libtorch_python.so",
-                           "libpython"})
+  for (const char *sign :
+       {"undefined symbol: Py", "undefined symbol: _Py",
+        "undefined symbol: THP", "libtorch_python.so", "libpython"})
     if (reason.find(sign) != std::string::npos)
       return true;
   return false;
@@ -209,11 +213,12 @@ void intarsia::runtime::loadOperatorLibrary(const std::string &path) {
     file = "./" + file;
   if (file.find('/') != std::string::npos &&
       !std::filesystem::exists(file, ignored))
-    throw Error(ErrorKind::Load, "operator library '" + path +
-                                     "' does not exist");
+    throw Error(ErrorKind::Load,
+                "operator library '" + path + "' does not exist");
   {
     RegistrationGuard guard(path);
-    // Global, as torch.ops.load_library does: libraries may build on each other.
+    // Global, as torch.ops.load_library does: libraries may build on each
+    // other.
     if (dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL))
       return;
   }

@@ -1,4 +1,5 @@
-//===- LoadTorch.h - Libraries that the runtime loads -------------*- C++ -*-===//
+//===- LoadTorch.h - Libraries that the runtime loads -------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -1,4 +1,5 @@
-//===- MemoryCache.cpp - The thread's arena and scratch memory ----------------===//
+//===- MemoryCache.cpp - The thread's arena and scratch memory
+//----------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -1,12 +1,13 @@
-//===- MemoryCache.h - The thread's arena and scratch memory ------*- C++ -*-===//
+//===- MemoryCache.h - The thread's arena and scratch memory ------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// Kernel-to-kernel intermediates live in an arena for the time of one call. Each
-// thread keeps the last few arenas for its next calls, because mapping and
+// Kernel-to-kernel intermediates live in an arena for the time of one call.
+// Each thread keeps the last few arenas for its next calls, because mapping and
 // zeroing fresh pages costs more than many kernels.
 //
 //===----------------------------------------------------------------------===//

@@ -1,4 +1,5 @@
-//===- Model.cpp - Loading and running a compiled artifact --------------------===//
+//===- Model.cpp - Loading and running a compiled artifact
+//--------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -58,7 +59,8 @@ static TensorInfo describe(TensorImpl *tensor) {
   return info;
 }
 
-static std::vector<int64_t> contiguousStrides(const std::vector<int64_t> &sizes) {
+static std::vector<int64_t>
+contiguousStrides(const std::vector<int64_t> &sizes) {
   std::vector<int64_t> strides(sizes.size(), 1);
   for (size_t i = sizes.size(); i-- > 1;)
     strides[i - 1] = strides[i] * std::max<int64_t>(sizes[i], 1);
@@ -110,7 +112,7 @@ std::string Tensor::device() const {
 void *Tensor::data() const {
   void *data = nullptr;
   describe(impl);
-  if (torchApi().dataPointer(impl, &data))
+  if (torchApi().dataPointer(&impl, &data))
     failed();
   return data;
 }
@@ -176,24 +178,27 @@ std::set<std::string> machineFeatures() {
 /// kernel does not list, or that changes no instruction we emit.
 std::string kernelName(std::string feature) {
   static const std::map<std::string, std::string> different = {
-      {"sse3", "pni"},         {"sse4.1", "sse41"},    {"sse4.2", "sse42"},
-      {"lzcnt", "abm"},        {"pclmul", "pclmulqdq"}, {"rdrnd", "rdrand"},
-      {"cx16", "cx16"},        {"sahf", "lahflm"},     {"64bit", "lm"},
-      {"x87", "fpu"},          {"prfchw", "3dnowprefetch"},
-      {"sha", "shani"},        {"crc32", "sse42"},     {"cmov", "cmov"},
+      {"sse3", "pni"},  {"sse4.1", "sse41"},         {"sse4.2", "sse42"},
+      {"lzcnt", "abm"}, {"pclmul", "pclmulqdq"},     {"rdrnd", "rdrand"},
+      {"cx16", "cx16"}, {"sahf", "lahflm"},          {"64bit", "lm"},
+      {"x87", "fpu"},   {"prfchw", "3dnowprefetch"}, {"bmi", "bmi1"},
+      {"sha", "shani"}, {"crc32", "sse42"},          {"cmov", "cmov"},
   };
   auto it = different.find(feature);
   if (it != different.end())
     return it->second;
-  feature.erase(std::remove_if(feature.begin(), feature.end(),
-                               [](char c) { return c == '_' || c == '.'; }),
-                feature.end());
+  feature.erase(
+      std::remove_if(feature.begin(), feature.end(),
+                     [](char c) { return c == '_' || c == '.' || c == '-'; }),
+      feature.end());
   return feature;
 }
 
-/// The instruction sets that vector code depends on: the others either cannot be
-/// asked for in /proc/cpuinfo or make no difference to our kernels.
+/// The instruction sets that vector code depends on: the others either cannot
+/// be asked for in /proc/cpuinfo or make no difference to our kernels.
 bool matters(const std::string &feature) {
+  if (feature.rfind("avx10", 0) == 0)
+    return false; // a version number; its AVX-512 parts are listed by name
   for (const char *prefix : {"avx", "sse", "fma", "f16c", "bmi", "amx", "lzcnt",
                              "popcnt", "neon", "sve"})
     if (feature.rfind(prefix, 0) == 0)
@@ -213,12 +218,12 @@ void checkMachine(const plan::Metadata::Target &target,
       missing += (missing.empty() ? "" : ", ") + name;
   }
   if (!missing.empty())
-    throw Error(ErrorKind::Load,
-                "'" + path + "' was compiled for a processor with " + missing +
-                    ", which this machine does not have" +
-                    (target.cpu.empty() ? "" : " (compiled for " + target.cpu +
-                                                   ")") +
-                    ". Compile it for this machine, or with a lower --cpu.");
+    throw Error(
+        ErrorKind::Load,
+        "'" + path + "' was compiled for a processor with " + missing +
+            ", which this machine does not have" +
+            (target.cpu.empty() ? "" : " (compiled for " + target.cpu + ")") +
+            ". Compile it for this machine, or with a lower --cpu.");
 }
 
 const plan::Metadata::Target &chooseTarget(const plan::Metadata &metadata,
@@ -232,10 +237,10 @@ const plan::Metadata::Target &chooseTarget(const plan::Metadata &metadata,
       return target;
     names += (names.empty() ? "" : ", ") + target.name;
   }
-  throw Error(ErrorKind::Load, "'" + path + "' is not compiled for target '" +
-                                   (wanted.empty() ? "cpu" : wanted) +
-                                   "'; it has: " +
-                                   (names.empty() ? "none" : names));
+  throw Error(ErrorKind::Load,
+              "'" + path + "' is not compiled for target '" +
+                  (wanted.empty() ? "cpu" : wanted) +
+                  "'; it has: " + (names.empty() ? "none" : names));
 }
 
 /// One error for all operators that are missing.
@@ -257,13 +262,14 @@ void checkOperators(const std::vector<plan::Operator> &operators,
   }
   if (!first)
     return;
-  Error error(ErrorKind::Load,
-              "'" + path +
-                  "' calls operators that are not registered in this process:" +
-                  missing +
-                  "\nGive the library that registers them: --op-library libX.so "
-                  "(Model::Options::operatorLibraries in C++; in Python, import "
-                  "the module that registers them before loading).");
+  Error error(
+      ErrorKind::Load,
+      "'" + path +
+          "' calls operators that are not registered in this process:" +
+          missing +
+          "\nGive the library that registers them: --op-library libX.so "
+          "(Model::Options::operatorLibraries in C++; in Python, import "
+          "the module that registers them before loading).");
   error.op = first->name;
   throw error;
 }
@@ -391,14 +397,15 @@ std::unique_ptr<Model> Model::load(const std::string &path,
     plan::Metadata metadata =
         plan::metadataFromJson(archive.read("data/intarsia/metadata.json"));
     if (metadata.format != plan::artifactFormat)
-      throw Error(ErrorKind::Load,
-                  "'" + path + "' has format " + std::to_string(metadata.format) +
-                      (metadata.intarsiaVersion.empty()
-                           ? ""
-                           : " (Intarsia " + metadata.intarsiaVersion + ")") +
-                      ", this runtime reads format " +
-                      std::to_string(plan::artifactFormat) +
-                      ". Compile the model again with the Intarsia that runs it.");
+      throw Error(
+          ErrorKind::Load,
+          "'" + path + "' has format " + std::to_string(metadata.format) +
+              (metadata.intarsiaVersion.empty()
+                   ? ""
+                   : " (Intarsia " + metadata.intarsiaVersion + ")") +
+              ", this runtime reads format " +
+              std::to_string(plan::artifactFormat) +
+              ". Compile the model again with the Intarsia that runs it.");
     const plan::Metadata::Target &target =
         chooseTarget(metadata, options.target, path);
     std::string folder = "data/intarsia/" + target.name + "/";
@@ -412,9 +419,9 @@ std::unique_ptr<Model> Model::load(const std::string &path,
     if (!plan.kernels.empty()) {
       if (target.name == "cpu")
         checkMachine(target, path);
-      impl.kernels = KernelFile::create(archive.read(folder + "kernels.so"),
-                                        target.kernelsHash,
-                                        options.cacheDirectory);
+      impl.kernels =
+          KernelFile::create(archive.read(folder + "kernels.so"),
+                             target.kernelsHash, options.cacheDirectory);
       programOptions.kernelLibrary = impl.kernels.path();
     }
     std::vector<Value> weights;

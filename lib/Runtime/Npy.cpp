@@ -1,4 +1,5 @@
-//===- Npy.cpp - Tensors in NumPy's .npy files --------------------------------===//
+//===- Npy.cpp - Tensors in NumPy's .npy files
+//--------------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // The format: "\x93NUMPY", two version bytes, the header's length, a Python
-// dictionary literal with exactly the keys 'descr', 'fortran_order' and 'shape',
-// and the elements. Anything else, a byte too few or too many included, is
-// refused: a wrong tensor is worse than none.
+// dictionary literal with exactly the keys 'descr', 'fortran_order' and
+// 'shape', and the elements. Anything else, a byte too few or too many
+// included, is refused: a wrong tensor is worse than none.
 //
 //===----------------------------------------------------------------------===//
 
@@ -156,10 +157,10 @@ struct TypeName {
   DType dtype;
 };
 constexpr TypeName typeNames[] = {
-    {"b1", DType::Bool}, {"i1", DType::I8},   {"u1", DType::U8},
-    {"i2", DType::I16},  {"u2", DType::U16},  {"i4", DType::I32},
-    {"u4", DType::U32},  {"i8", DType::I64},  {"u8", DType::U64},
-    {"f2", DType::F16},  {"f4", DType::F32},  {"f8", DType::F64},
+    {"b1", DType::Bool}, {"i1", DType::I8},    {"u1", DType::U8},
+    {"i2", DType::I16},  {"u2", DType::U16},   {"i4", DType::I32},
+    {"u4", DType::U32},  {"i8", DType::I64},   {"u8", DType::U64},
+    {"f2", DType::F16},  {"f4", DType::F32},   {"f8", DType::F64},
     {"c8", DType::C64},  {"c16", DType::C128}, {"V2", DType::BF16},
 };
 
@@ -198,8 +199,9 @@ Tensor intarsia::runtime::readNpy(const std::string &path) {
     throw NpyError("'" + path + "' is not a .npy file");
   int version = start[magicSize];
   if (version < 1 || version > 3 || start[magicSize + 1] != 0)
-    throw NpyError("'" + path + "' has .npy version " + std::to_string(version) +
-                   "." + std::to_string(start[magicSize + 1]) +
+    throw NpyError("'" + path + "' has .npy version " +
+                   std::to_string(version) + "." +
+                   std::to_string(start[magicSize + 1]) +
                    "; versions 1.0 to 3.0 are read");
   unsigned char length[4] = {};
   size_t lengthSize = version == 1 ? 2 : 4;
@@ -229,10 +231,11 @@ Tensor intarsia::runtime::readNpy(const std::string &path) {
       throw NpyError("'" + path + "': the array's size is too large");
   uint64_t present = fileSize - dataStart;
   if (present != uint64_t(bytes))
-    throw NpyError("'" + path + "' " +
-                   (present < uint64_t(bytes) ? "is cut short" : "is too long") +
-                   ": its header promises " + std::to_string(bytes) +
-                   " bytes of elements, it has " + std::to_string(present));
+    throw NpyError(
+        "'" + path + "' " +
+        (present < uint64_t(bytes) ? "is cut short" : "is too long") +
+        ": its header promises " + std::to_string(bytes) +
+        " bytes of elements, it has " + std::to_string(present));
 
   std::vector<int64_t> stored = header.shape;
   if (header.fortranOrder)
@@ -261,7 +264,8 @@ Tensor intarsia::runtime::readNpy(const std::string &path) {
   return Tensor(view);
 }
 
-void intarsia::runtime::writeNpy(const std::string &path, const Tensor &tensor) {
+void intarsia::runtime::writeNpy(const std::string &path,
+                                 const Tensor &tensor) {
   DType dtype = tensor.dtype();
   std::string code;
   for (const TypeName &type : typeNames)
@@ -270,7 +274,8 @@ void intarsia::runtime::writeNpy(const std::string &path, const Tensor &tensor) 
   if (code.empty() && dtypeSize(dtype) == 1)
     code = "V1";
   if (code.empty())
-    throw NpyError("'" + path + "': dtype " + std::string(dtypeTorchName(dtype)) +
+    throw NpyError("'" + path + "': dtype " +
+                   std::string(dtypeTorchName(dtype)) +
                    " cannot be written to a .npy file");
   Tensor local = tensor.contiguousOnCpu();
   std::string shape;

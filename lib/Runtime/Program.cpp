@@ -1,4 +1,5 @@
-//===- Program.cpp - Making a plan ready to run -------------------------------===//
+//===- Program.cpp - Making a plan ready to run
+//-------------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -113,17 +114,19 @@ public:
         break;
       case plan::Step::Kind::Launch:
         plan.kernel = kernel(impl.plan.kernels[size_t(step.kernel)]);
+        plan.recordName =
+            "intarsia::" + impl.plan.kernels[size_t(step.kernel)].symbol;
         break;
       case plan::Step::Kind::SetGrad:
         out.setsGrad = true;
         break;
       case plan::Step::Kind::Python:
         if (!impl.options.python)
-          throw Error(ErrorKind::Load,
-                      stepName(impl.plan, step) +
-                          " needs Python, which this process does not run" +
-                          (step.location.empty() ? ""
-                                                 : " (" + step.location + ")"));
+          throw Error(
+              ErrorKind::Load,
+              stepName(impl.plan, step) +
+                  " needs Python, which this process does not run" +
+                  (step.location.empty() ? "" : " (" + step.location + ")"));
         break;
       default:
         break;
@@ -141,8 +144,8 @@ public:
 
 private:
   [[noreturn]] void malformed(const std::string &what) const {
-    throw Error(ErrorKind::Internal, "malformed plan: function '" +
-                                         function.name + "': " + what);
+    throw Error(ErrorKind::Internal,
+                "malformed plan: function '" + function.name + "': " + what);
   }
 
   Extent extent(plan::ExprId id) const {
@@ -181,7 +184,8 @@ private:
     out.binders.push_back(binder);
   }
 
-  void collect(const plan::Result &result, std::vector<StepPlan::Leaf> &leaves) {
+  void collect(const plan::Result &result,
+               std::vector<StepPlan::Leaf> &leaves) {
     if (result.kind == plan::Result::Kind::List) {
       for (const plan::Result &member : result.list)
         collect(member, leaves);
@@ -223,9 +227,15 @@ private:
   }
 
   IntarsiaKernel kernel(const plan::Kernel &kernel) {
+    if (kernel.target == "cuda")
+      throw Error(ErrorKind::Load,
+                  "kernel " + kernel.symbol + " (" + kernel.summary +
+                      ") is for CUDA, and this runtime cannot launch CUDA "
+                      "kernels yet; compile the program again, for the CPU, "
+                      "and its CUDA operators stay calls of PyTorch's kernels");
     if (kernel.target != "cpu")
-      throw Error(ErrorKind::Load, "kernel " + kernel.symbol + " is for target '" +
-                                       kernel.target +
+      throw Error(ErrorKind::Load, "kernel " + kernel.symbol +
+                                       " is for target '" + kernel.target +
                                        "', which this runtime cannot launch");
     if (impl.options.kernel) {
       if (void *address = impl.options.kernel(kernel.symbol))
@@ -298,8 +308,8 @@ std::unique_ptr<Program> Program::create(plan::Plan plan, Options options) {
     FunctionPlan &out = impl.functions.emplace_back();
     out.function = &function;
     if (!impl.byName.emplace(function.name, &out).second)
-      throw Error(ErrorKind::Internal, "malformed plan: two functions '" +
-                                           function.name + "'");
+      throw Error(ErrorKind::Internal,
+                  "malformed plan: two functions '" + function.name + "'");
     FunctionBuilder(impl, out).buildInputs();
   }
   verify(impl.plan, impl.functions);
@@ -326,8 +336,9 @@ std::unique_ptr<Program> Program::create(plan::Plan plan, Options options) {
     bool found = false;
     for (size_t input = 0; input < entry.inputs.size() && !found; ++input) {
       const plan::Input &candidate = *entry.inputs[input].input;
-      found = info.kind == Kind::BufferMutation ? candidate.weight == info.target
-                                                : candidate.name == info.target;
+      found = info.kind == Kind::BufferMutation
+                  ? candidate.weight == info.target
+                  : candidate.name == info.target;
       if (found)
         impl.copyBacks.push_back({i, input});
     }

@@ -1,4 +1,5 @@
-//===- ProgramImpl.h - The compiled form of a plan ----------------*- C++ -*-===//
+//===- ProgramImpl.h - The compiled form of a plan ----------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // What `Program::create` makes of a plan and the executor reads: names resolved
-// to pointers, constants told from expressions, what binds which symbol decided.
-// Immutable after creation.
+// to pointers, constants told from expressions, what binds which symbol
+// decided. Immutable after creation.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,9 +43,10 @@ struct FunctionPlan;
 
 struct StepPlan {
   const plan::Step *step = nullptr;
-  PreparedCall *call = nullptr;           // Call
-  IntarsiaKernel kernel = nullptr;        // Launch
-  std::optional<SpecPlan> spec;           // Alloc, View
+  PreparedCall *call = nullptr;    // Call
+  IntarsiaKernel kernel = nullptr; // Launch
+  std::string recordName;          // Launch: its name in profilers
+  std::optional<SpecPlan> spec;    // Alloc, View
   std::vector<const FunctionPlan *> functions;
   /// Leaves of `step->results`, lists flattened, with their specs.
   struct Leaf {

@@ -1,13 +1,14 @@
-//===- Verify.cpp - Is a plan fit to be executed? -----------------------------===//
+//===- Verify.cpp - Is a plan fit to be executed?
+//-----------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// Checks a plan once, so that the executor need not check anything at each step.
-// A plan is a list without jumps, so a walk in order knows which slots are filled
-// and which symbols are bound at each step.
+// Checks a plan once, so that the executor need not check anything at each
+// step. A plan is a list without jumps, so a walk in order knows which slots
+// are filled and which symbols are bound at each step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -269,8 +270,7 @@ private:
     case Step::Kind::Invoke:
     case Step::Kind::Map:
     case Step::Kind::Scan: {
-      bool isPair =
-          s.kind == Step::Kind::Cond || s.kind == Step::Kind::While;
+      bool isPair = s.kind == Step::Kind::Cond || s.kind == Step::Kind::While;
       if (s.functions.size() != (isPair ? 2 : 1))
         fail("it has " + std::to_string(s.functions.size()) + " functions");
       for (const std::string &name : s.functions)

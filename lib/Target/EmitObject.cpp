@@ -5,31 +5,24 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Translates a module of the LLVM dialect to LLVM IR, optimises it and
-// generates machine code. A kernel is self-contained: what LLVM would otherwise
-// call (libm, memcpy, compiler-rt) is expanded or refused here, because the
-// shared object that ships with an artifact must depend on nothing.
+// Generates machine code for the CPU. A kernel is self-contained: what LLVM
+// would otherwise call (libm, memcpy, compiler-rt) is expanded or refused here,
+// because the shared object that ships with an artifact must depend on nothing.
 //
 //===----------------------------------------------------------------------===//
 
+#include "lib/Target/LLVMModule.h"
 #include "lib/Target/TargetMachine.h"
 
-#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/Analysis/TargetTransformInfo.h"
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/LLVMContext.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
-#include "llvm/IR/Operator.h"
-#include "llvm/IR/Verifier.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Object/ObjectFile.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/SmallVectorMemoryBuffer.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/Utils/LowerMemIntrinsics.h"
@@ -41,9 +34,13 @@
 #include <thread>
 
 using namespace llvm;
+using intarsia::checkModule;
+using intarsia::generateCode;
+using intarsia::optimize;
 using intarsia::ResolvedTarget;
 using intarsia::TargetError;
 using intarsia::TextForm;
+using intarsia::translate;
 
 /// Copies and fills of a known size up to this are a few vector moves, which
 /// code generation writes in place on every x86-64.
@@ -68,29 +65,6 @@ createTargetMachine(const ResolvedTarget &target) {
   return machine;
 }
 
-static std::unique_ptr<llvm::Module> translate(mlir::ModuleOp module,
-                                               LLVMContext &context) {
-  // Registration is not thread-safe; a context that is shared by two threads is
-  // possible.
-  static std::mutex registration;
-  {
-    std::lock_guard lock(registration);
-    mlir::registerBuiltinDialectTranslation(*module.getContext());
-    mlir::registerLLVMDialectTranslation(*module.getContext());
-  }
-  std::string messages;
-  mlir::ScopedDiagnosticHandler handler(module.getContext(),
-                                        [&](mlir::Diagnostic &diagnostic) {
-                                          messages += "\n  " + diagnostic.str();
-                                          return mlir::success();
-                                        });
-  std::unique_ptr<llvm::Module> result =
-      mlir::translateModuleToLLVMIR(module, context, "intarsia");
-  if (!result)
-    throw TargetError("the kernels can't be translated to LLVM IR:" + messages);
-  return result;
-}
-
 /// Sets on each function what must hold for the code in it.
 static void setFunctionAttributes(llvm::Module &module,
                                   const ResolvedTarget &target) {
@@ -108,27 +82,6 @@ static void setFunctionAttributes(llvm::Module &module,
     function.addFnAttr(Attribute::NoUnwind);
     function.removeFnAttr(Attribute::UWTable);
   }
-}
-
-/// Refuses what would make results differ from eager's: contraction, and every
-/// relaxation but the order of additions. Such a flag is a fault of a pass.
-static void checkFastMathFlags(const llvm::Module &module) {
-  for (const llvm::Function &function : module)
-    for (const Instruction &instruction : instructions(function)) {
-      const auto *op = dyn_cast<FPMathOperator>(&instruction);
-      if (!op)
-        continue;
-      FastMathFlags flags = op->getFastMathFlags();
-      flags.setAllowReassoc(false);
-      if (!flags.any())
-        continue;
-      std::string text;
-      raw_string_ostream(text) << instruction;
-      throw TargetError("kernel '" + function.getName().str() +
-                        "' has an instruction with a fast-math flag other than "
-                        "reassoc:" +
-                        text);
-    }
 }
 
 /// Expands what would become a call of memcpy, memmove or memset into loops,
@@ -161,48 +114,17 @@ static void expandMemoryIntrinsics(llvm::Module &module,
   }
 }
 
-static void optimize(llvm::Module &module, TargetMachine &machine) {
-  LoopAnalysisManager loops;
-  FunctionAnalysisManager functions;
-  CGSCCAnalysisManager callGraph;
-  ModuleAnalysisManager modules;
-  PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(callGraph);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, callGraph, modules);
-  builder.buildPerModuleDefaultPipeline(OptimizationLevel::O3)
-      .run(module, modules);
-}
-
 /// All between translation and code generation.
 static void prepare(llvm::Module &module, const ResolvedTarget &target,
                     TargetMachine &machine) {
   module.setTargetTriple(Triple(target.triple));
   module.setDataLayout(machine.createDataLayout());
   setFunctionAttributes(module, target);
-  checkFastMathFlags(module);
-  std::string problem;
-  raw_string_ostream problemStream(problem);
-  if (verifyModule(module, &problemStream))
-    throw TargetError("the kernels are not valid LLVM IR: " + problem);
+  checkModule(module);
   expandMemoryIntrinsics(module, machine);
   optimize(module, machine);
   // The optimiser may have made new ones of loads and stores.
   expandMemoryIntrinsics(module, machine);
-}
-
-static SmallString<0> generateCode(llvm::Module &module, TargetMachine &machine,
-                                   CodeGenFileType form) {
-  SmallString<0> code;
-  raw_svector_ostream stream(code);
-  legacy::PassManager passes;
-  if (machine.addPassesToEmitFile(passes, stream, nullptr, form))
-    throw TargetError("LLVM can't generate code for " +
-                      machine.getTargetTriple().str());
-  passes.run(module);
-  return code;
 }
 
 /// A kernel calls nobody: an undefined symbol is an operation that LLVM could

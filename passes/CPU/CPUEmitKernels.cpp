@@ -11,22 +11,21 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/CPU/KernelEmitter.h"
+#include "passes/CPU/CPUShell.h"
+#include "passes/Kernel/EmitKernels.h"
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/AsmState.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace intarsia;
-using namespace intarsia::cpu;
+using namespace intarsia::kernel;
 
 namespace intarsia {
 #define GEN_PASS_DEF_CPUEMITKERNELS
@@ -34,38 +33,6 @@ namespace intarsia {
 } // namespace intarsia
 
 namespace {
-
-/// All that decides on a kernel's code, as text.
-std::string textOf(graph::KernelOp kernel) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  AsmState state(kernel, OpPrintingFlags().useLocalScope());
-  for (Type type : kernel.getInputs().getTypes())
-    stream << type << ";";
-  for (Type type : kernel.getResultTypes())
-    stream << type << ";";
-  stream << kernel.getSymbols() << kernel.getDecisionsAttr();
-  for (Operation &op : kernel.getBody().front()) {
-    op.print(stream, state);
-    stream << "\n";
-  }
-  return text;
-}
-
-/// A readable C name: what it computes, and a number.
-std::string nameOf(graph::KernelOp kernel, size_t number) {
-  std::string name = "k" + std::to_string(number);
-  for (Attribute op : kernel.getOps()) {
-    StringRef full = cast<StringAttr>(op).getValue();
-    StringRef base = full.rsplit("::").second.split('.').first;
-    if (name.size() + base.size() > 60)
-      break;
-    name += "_";
-    for (char c : base)
-      name += llvm::isAlnum(c) ? c : '_';
-  }
-  return name;
-}
 
 class CPUEmitKernels final : public ::intarsia::impl::CPUEmitKernelsBase<CPUEmitKernels> {
 public:
@@ -80,30 +47,12 @@ public:
     OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
     auto code = ModuleOp::create(builder, module.getLoc(), "kernels");
     builder.setInsertionPointToEnd(code.getBody());
-    llvm::StringMap<DictionaryAttr> known;
-    for (graph::KernelOp kernel : kernels) {
-      DictionaryAttr &decisions = known[textOf(kernel)];
-      if (!decisions) {
-        Schedule schedule = Schedule::fromDecisions(kernel);
-        KernelEmitter emitter(kernel, schedule);
-        std::string name = nameOf(kernel, numKernels);
-        if (failed(emitter.emit(builder, name)))
-          return signalPassFailure();
-        ++numKernels;
-        NamedAttrList list(kernel.getDecisionsAttr());
-        list.set("symbol", builder.getStringAttr(name));
-        list.set("scratch", graph::ExprAttr::get(&getContext(),
-                                                 emitter.scratchBytes()));
-        SmallVector<StringRef> messages(emitter.messages().begin(),
-                                        emitter.messages().end());
-        if (!messages.empty())
-          list.set("messages", builder.getStrArrayAttr(messages));
-        decisions = list.getDictionary(&getContext());
-      } else {
-        ++numShared;
-      }
-      kernel.setDecisionsAttr(decisions);
-    }
+    CPUShell shell;
+    FailureOr<EmittedKernels> counts = emitKernels(kernels, builder, shell);
+    if (failed(counts))
+      return signalPassFailure();
+    numKernels += counts->emitted;
+    numShared += counts->shared;
   }
 };
 

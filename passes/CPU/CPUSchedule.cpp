@@ -12,10 +12,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/CPU/KernelEmitter.h"
+#include "passes/CPU/CPUShell.h"
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -24,7 +25,6 @@
 
 using namespace mlir;
 using namespace intarsia;
-using namespace intarsia::cpu;
 using namespace intarsia::kernel;
 
 namespace intarsia {
@@ -98,64 +98,37 @@ bool canMerge(const Observations &seen, const std::string &outer,
 LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
   MLIRContext *context = kernelOp.getContext();
   Builder builder(context);
-  DictionaryAttr decided = kernelOp.getDecisionsAttr();
-  if (!decided || !decided.contains("space"))
-    return kernelOp.emitError("has no iteration space: run fuse-analyse first");
-  SmallVector<SymExpr> space;
-  for (Attribute size : cast<ArrayAttr>(decided.get("space")))
-    space.push_back(cast<graph::ExprAttr>(size).getExpr());
-  int64_t rank = space.size();
-  int64_t rows = cast<IntegerAttr>(decided.get("rows")).getInt();
-  bool pure = rows == rank;
+  FailureOr<Space> decidedSpace = Space::of(kernelOp);
+  if (failed(decidedSpace))
+    return failure();
+  const Space &space = *decidedSpace;
+  int64_t rank = space.rank(), rows = space.rows;
+  bool pure = space.isElementwise();
 
-  // Every size symbol must be an argument of its own.
-  std::set<std::string> names;
-  auto collect = [&](TypeRange types) {
-    for (Type type : types) {
-      auto tensor = cast<graph::TensorType>(type);
-      for (const SymExpr &expr : tensor.getSizeExprs())
-        expr.collectSymbols(names);
-      for (const SymExpr &expr : tensor.getStrideExprs())
-        expr.collectSymbols(names);
-    }
-  };
-  collect(kernelOp.getInputs().getTypes());
-  collect(kernelOp.getResultTypes());
-  SmallVector<Attribute> symbols(kernelOp.getSymbols().getValue());
-  for (Attribute symbol : kernelOp.getSymbols())
-    cast<graph::ExprAttr>(symbol).getExpr().collectSymbols(names);
-  for (const std::string &name : names) {
-    auto attr = graph::ExprAttr::get(context, SymExpr::symbol(name));
-    if (!llvm::is_contained(symbols, attr)) {
-      symbols.push_back(attr);
-      kernelOp.getBody().front().addArgument(builder.getIndexType(),
-                                           kernelOp.getLoc());
-    }
-  }
-  kernelOp.setSymbolsAttr(builder.getArrayAttr(symbols));
+  addSizeSymbols(kernelOp);
 
-  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, rank));
-  if (pure)
-    order = loopOrder(kernelOp, space);
-
-  SymExpr spaceSize(1), rowSize(1);
-  for (auto [dim, size] : llvm::enumerate(space)) {
-    spaceSize = spaceSize * size;
-    if (static_cast<int64_t>(dim) < rows)
-      rowSize = rowSize * size;
-  }
+  SmallVector<int64_t> order =
+      pure ? loopOrder(kernelOp, space.sizes) : space.order;
   bool hasFullRoot = llvm::any_of(kernelOp.getResults(), [&](Value result) {
     return cast<graph::TensorType>(result.getType()).getNumElements() ==
-           spaceSize;
+           space.size();
   });
+  // Rows lie side by side when the innermost dimension is one of theirs.
+  bool columns = false;
+  for (int64_t dim : llvm::seq<int64_t>(0, rank))
+    if (!space.sizes[dim].isInteger(1))
+      columns = !pure && llvm::is_contained(space.rowDims(), dim);
 
   Schedule plan;
   plan.trial = true;
   for (int64_t dim : order) {
-    plan.loops.push_back(space[dim]);
+    plan.loops.push_back(space.sizes[dim]);
     plan.dims.push_back({dim});
   }
-  plan.rowLoops = pure ? std::max<int64_t>(rank - 1, 0) : rows;
+  plan.columns = columns;
+  plan.rowLoops = pure      ? std::max<int64_t>(rank - 1, 0)
+                  : columns ? rows - 1
+                            : rows;
   plan.vectorRoots = rank > 0 && (pure || hasFullRoot);
   plan.lanes = plan.tailLanes = 4;
 
@@ -164,14 +137,15 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
   OpBuilder scrapBuilder(context);
   scrapBuilder.setInsertionPointToEnd(scrap->getBody());
   KernelEmitter trial(kernelOp, plan);
-  if (failed(trial.emit(scrapBuilder, "trial")))
+  CPUShell shell;
+  if (failed(trial.emit(scrapBuilder, "trial", shell)))
     return failure();
   const Observations &seen = trial.observations();
 
   // One loop for what lies one after the other, rows and the rest apart.
+  int64_t laneLoop = columns ? rows - 1 : plan.vectorRoots ? rank - 1 : -1;
   auto symbolOf = [&](int64_t loop) {
-    return plan.vectorRoots && loop == rank - 1 ? std::string("v")
-                                                : "i" + std::to_string(loop);
+    return loop == laneLoop ? std::string("v") : "i" + std::to_string(loop);
   };
   SmallVector<SmallVector<int64_t>> loops;
   int64_t rowLoops = 0;
@@ -191,22 +165,25 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
     if (pure || loop < rows)
       rowLoops = loops.size();
   }
-  bool flat = pure && loops.size() == 1;
-  if (pure && !loops.empty())
-    rowLoops = loops.size() - 1;
+  // The loop along lanes is not one of those around it.
+  if ((pure && !loops.empty()) || columns)
+    --rowLoops;
+  bool flat = rowLoops == 0 && (columns || (pure && loops.size() == 1));
 
   auto sizeOf = [&](ArrayRef<int64_t> dims) {
     SymExpr size(1);
     for (int64_t dim : dims)
-      size = size * space[dim];
+      size = size * space.sizes[dim];
     return size;
   };
 
-  // Lanes: four vectors at once hide the latency of arithmetic.
-  int64_t tail = vectorBits / 32;
-  int64_t lanes = 4 * tail;
+  // Lanes: four vectors at once hide the latency of arithmetic. Registers of one
+  // float have none.
+  int64_t tail = std::max<int64_t>(vectorBits / 32, 1);
+  int64_t lanes = tail == 1 ? 1 : 4 * tail;
   if (!loops.empty() && !flat) {
-    std::optional<int64_t> extent = sizeOf(loops.back()).asInteger();
+    std::optional<int64_t> extent =
+        sizeOf(columns ? loops[rowLoops] : loops.back()).asInteger();
     while (extent && lanes > 2 && *extent <= lanes / 2)
       lanes /= 2;
     tail = std::min(tail, lanes);
@@ -217,13 +194,10 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
       entry.second.op->setAttr(cachedAttrName, builder.getUnitAttr());
 
   SymExpr domain(1), inner(1);
-  if (flat) {
-    domain = spaceSize;
-  } else {
-    for (auto [loop, dims] : llvm::enumerate(loops)) {
-      SymExpr &part = static_cast<int64_t>(loop) < rowLoops ? domain : inner;
-      part = part * sizeOf(dims);
-    }
+  for (auto [loop, dims] : llvm::enumerate(loops)) {
+    bool isParallel = static_cast<int64_t>(loop) < (flat ? 1 : rowLoops);
+    SymExpr &part = isParallel ? domain : inner;
+    part = part * sizeOf(dims);
   }
   int64_t work = std::max<int64_t>(grainElements / (1 + seen.dearOps), 1);
   SymExpr grain = SymExpr::make(
@@ -233,7 +207,7 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
                      {SymExpr(work),
                       SymExpr::make(SymExpr::Kind::Max, {SymExpr(1), inner})})});
 
-  NamedAttrList decisions(decided);
+  NamedAttrList decisions(kernelOp.getDecisionsAttr());
   SmallVector<Attribute> loopAttrs;
   for (ArrayRef<int64_t> dims : loops)
     loopAttrs.push_back(builder.getDenseI64ArrayAttr(dims));
@@ -241,6 +215,8 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
   decisions.set("row_loops", builder.getI64IntegerAttr(rowLoops));
   if (flat)
     decisions.set("flat", builder.getUnitAttr());
+  if (columns)
+    decisions.set("columns", builder.getUnitAttr());
   if (plan.vectorRoots)
     decisions.set("vector_roots", builder.getUnitAttr());
   decisions.set("lanes", builder.getI64IntegerAttr(lanes));

@@ -27,23 +27,6 @@ namespace intarsia {
 
 namespace {
 
-SymExpr product(ArrayRef<SymExpr> sizes) {
-  SymExpr result(1);
-  for (const SymExpr &size : sizes)
-    result = result * size;
-  return result;
-}
-
-struct Space {
-  SmallVector<SymExpr> sizes;
-  int64_t rows = 0;
-  bool sameAs(const Space &other) const {
-    return product(sizes) == product(other.sizes) &&
-           product(ArrayRef(sizes).take_front(rows)) ==
-               product(ArrayRef(other.sizes).take_front(other.rows));
-  }
-};
-
 /// The reductions that a result is computed from.
 SmallVector<linalg::GenericOp> reductionsOf(Value root) {
   SmallVector<linalg::GenericOp> found;
@@ -63,42 +46,42 @@ SmallVector<linalg::GenericOp> reductionsOf(Value root) {
   return found;
 }
 
-/// The space of a reduction along its trailing dimensions; nullopt for others.
+/// The space of a reduction: what it keeps are the rows. Nullopt for one that
+/// reads its input otherwise than element by element.
 std::optional<Space> rowSpace(linalg::GenericOp reduction) {
-  SmallVector<utils::IteratorType> iterators =
-      reduction.getIteratorTypesArray();
-  int64_t rows = llvm::count(iterators, utils::IteratorType::parallel);
-  for (auto [loop, kind] : llvm::enumerate(iterators))
-    if ((kind == utils::IteratorType::parallel) !=
-        (static_cast<int64_t>(loop) < rows))
-      return std::nullopt;
   OpOperand *input = reduction.getDpsInputOperand(0);
   if (!reduction.getMatchingIndexingMap(input).isIdentity())
     return std::nullopt;
-  return Space{sizesOf(input->get()), rows};
+  Space space = Space::ofElements(sizesOf(input->get()));
+  SmallVector<utils::IteratorType> iterators =
+      reduction.getIteratorTypesArray();
+  auto isRow = [&](int64_t dim) {
+    return iterators[dim] == utils::IteratorType::parallel;
+  };
+  space.rows = llvm::count(iterators, utils::IteratorType::parallel);
+  llvm::stable_sort(space.order,
+                    [&](int64_t a, int64_t b) { return isRow(a) > isRow(b); });
+  return space;
 }
 
 Space spaceOf(graph::KernelOp kernelOp, unsigned result) {
-  SmallVector<SymExpr> sizes =
-      cast<graph::TensorType>(kernelOp.getResult(result).getType())
-          .getSizeExprs();
-  Space own{sizes, static_cast<int64_t>(sizes.size())};
+  auto type = cast<graph::TensorType>(kernelOp.getResult(result).getType());
+  Space own = Space::ofElements(type.getSizeExprs());
   Value root = kernelOp.getBody().front().getTerminator()->getOperand(result);
   std::optional<Space> rows;
   for (linalg::GenericOp reduction : reductionsOf(root)) {
     std::optional<Space> space = rowSpace(reduction);
-    if (!space || (rows && !rows->sameAs(*space)))
+    if (!space || (rows && !rows->hasRowsOf(*space)))
       return own;
     if (!rows)
       rows = space;
   }
   if (!rows)
     return own;
-  SymExpr size = product(sizes);
-  if (size == product(rows->sizes) ||
-      size == product(ArrayRef(rows->sizes).take_front(rows->rows)))
-    return *rows;
-  return own;
+  // A result that lies otherwise than what is reduced has no rows.
+  bool isFull = rows->isTrailing() ? own.size() == rows->size()
+                                   : own.sizes == rows->sizes;
+  return isFull || own.size() == rows->rowCount() ? *rows : own;
 }
 
 class FuseAnalyse final
@@ -121,7 +104,7 @@ private:
     for (unsigned result = 0; result < kernelOp.getNumResults(); ++result) {
       Space space = spaceOf(kernelOp, result);
       auto *known = llvm::find_if(
-          spaces, [&](const Space &other) { return other.sameAs(space); });
+          spaces, [&](const Space &other) { return other.hasRowsOf(space); });
       if (known == spaces.end()) {
         spaces.push_back(space);
         results.push_back({result});
@@ -155,10 +138,14 @@ private:
       types.push_back(whole.getResult(result).getType());
     }
     yield->setOperands(yielded);
-    for (Operation &op :
-         llvm::make_early_inc_range(llvm::reverse(body.without_terminator())))
-      if (isOpTriviallyDead(&op))
-        op.erase();
+    // Not an early-increment range: reversing a range with an end that is no
+    // block's end gives iterators that hold on to the element just erased.
+    SmallVector<Operation *> ops;
+    for (Operation &op : body.without_terminator())
+      ops.push_back(&op);
+    for (Operation *op : llvm::reverse(ops))
+      if (isOpTriviallyDead(op))
+        op->erase();
     BitVector unused(body.getNumArguments());
     SmallVector<Value> inputs;
     SmallVector<Attribute> symbols;
@@ -182,13 +169,8 @@ private:
   }
 
   void annotate(graph::KernelOp kernelOp, const Space &space) {
-    Builder builder(&getContext());
-    SmallVector<Attribute> sizes;
-    for (const SymExpr &size : space.sizes)
-      sizes.push_back(graph::ExprAttr::get(&getContext(), size));
     NamedAttrList decisions(kernelOp.getDecisionsAttr());
-    decisions.set("space", builder.getArrayAttr(sizes));
-    decisions.set("rows", builder.getI64IntegerAttr(space.rows));
+    space.set(decisions, &getContext());
     kernelOp.setDecisionsAttr(decisions.getDictionary(&getContext()));
   }
 };

@@ -16,6 +16,7 @@
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -99,6 +100,13 @@ LogicalResult gather(Block &block, const Groups &groups) {
   return success();
 }
 
+/// Operators that exist in order to round.
+bool isExplicitCast(Attribute op) {
+  StringRef name = cast<StringAttr>(op).getValue();
+  return name == "aten::_to_copy" || name == "prims::convert_element_type" ||
+         name.starts_with("aten::to.") || name == "aten::type_as";
+}
+
 /// The kernel that computes what `members`, in order, compute.
 LogicalResult merge(ArrayRef<graph::KernelOp> members) {
   auto isMember = [&](Operation *op) {
@@ -153,8 +161,12 @@ LogicalResult merge(ArrayRef<graph::KernelOp> members) {
         return member.emitError("a view between fused kernels has no index map");
       mapping.map(argument, tensor->value);
     }
-    for (Operation &op : body.without_terminator())
-      kernel.builder().clone(op, mapping);
+    bool isCast = llvm::any_of(member.getOps(), isExplicitCast);
+    for (Operation &op : body.without_terminator()) {
+      Operation *clone = kernel.builder().clone(op, mapping);
+      if (isCast && isa<linalg::GenericOp>(clone))
+        clone->setAttr(explicitCastAttrName, builder.getUnitAttr());
+    }
     for (auto [result, yielded] : llvm::zip_equal(
              member.getResults(), body.getTerminator()->getOperands())) {
       auto type = cast<graph::TensorType>(result.getType());

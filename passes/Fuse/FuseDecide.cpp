@@ -19,6 +19,7 @@
 #include "llvm/ADT/StringSet.h"
 
 #include <map>
+#include <set>
 
 using namespace mlir;
 using namespace intarsia;
@@ -32,53 +33,47 @@ namespace intarsia {
 
 namespace {
 
-SymExpr product(ArrayRef<SymExpr> sizes) {
-  SymExpr result(1);
-  for (const SymExpr &size : sizes)
-    result = result * size;
-  return result;
-}
-
-/// Where a kernel reads one of its inputs: the row-major position, over the
-/// variables d0, d1, ... of the kernel's space; nullopt when it is computed
-/// from data.
+/// Where a kernel reads what another computes: the position in the result of
+/// that one, whatever views are between them, over the variables d0, d1, ... of
+/// the reading kernel's space; nullopt when it is computed from data.
 struct Access {
-  unsigned input;
+  Value result;
   std::optional<SymExpr> position;
 };
 
 /// What fusion needs to know of one kernel.
 struct KernelFacts {
-  SmallVector<SymExpr> space;
-  int64_t rows = 0;
-  bool reducesRows = false;    // along the space's trailing dimensions
+  Space space;
+  bool reducesRows = false; // along what its space says is a row
   bool reducesOtherwise = false;
   bool dear = false;
   int64_t opCount = 0;
   SmallVector<Access> accesses;
+
+  SmallVector<SymExpr> position() const {
+    SmallVector<SymExpr> position;
+    for (int64_t dim = 0; dim < space.rank(); ++dim)
+      position.push_back(SymExpr::symbol("d" + std::to_string(dim)));
+    return position;
+  }
 };
 
 /// Finds the accesses of a kernel, from its results backwards.
 class AccessWalk {
 public:
   AccessWalk(graph::KernelOp kernelOp, KernelFacts &facts)
-      : facts(facts), body(kernelOp.getBody().front()) {
-    SmallVector<SymExpr> position;
-    for (auto [dim, size] : llvm::enumerate(facts.space)) {
-      std::string symbol = "d" + std::to_string(dim);
-      ranges[symbol] = size;
-      position.push_back(SymExpr::symbol(symbol));
-    }
-    SymExpr spaceSize = product(facts.space);
-    for (auto [value, result] : llvm::zip_equal(
-             body.getTerminator()->getOperands(), kernelOp.getResults())) {
+      : kernelOp(kernelOp), facts(facts) {
+    SmallVector<SymExpr> position = facts.position();
+    for (auto [at, size] : llvm::zip_equal(position, facts.space.sizes))
+      ranges[at.name()] = size;
+    for (auto [value, result] :
+         llvm::zip_equal(kernelOp.getBody().front().getTerminator()->getOperands(),
+                         kernelOp.getResults())) {
       SmallVector<SymExpr> sizes =
           cast<graph::TensorType>(result.getType()).getSizeExprs();
-      SymExpr at =
-          product(sizes) == spaceSize
-              ? linearize(position, facts.space)
-              : linearize(ArrayRef(position).take_front(facts.rows),
-                          ArrayRef(facts.space).take_front(facts.rows));
+      SymExpr at = productOf(sizes) == facts.space.size()
+                       ? linearize(position, facts.space.sizes)
+                       : facts.space.rowOf(position);
       visit(value, delinearize(at, sizes, ranges));
     }
   }
@@ -92,8 +87,7 @@ private:
     if (!seen.insert(key).second)
       return;
     if (auto argument = dyn_cast<BlockArgument>(tensor)) {
-      facts.accesses.push_back(
-          {argument.getArgNumber(), linearize(index, sizesOf(tensor))});
+      visitInput(kernelOp.getInputs()[argument.getArgNumber()], index);
       return;
     }
     Operation *op = tensor.getDefiningOp();
@@ -131,6 +125,22 @@ private:
         [&](tensor::ExtractOp extract) { visitAnywhere(extract.getTensor()); });
   }
 
+  void visitInput(Value input, ArrayRef<SymExpr> index) {
+    if (!producerOf(input))
+      return;
+    std::optional<SmallVector<SymExpr>> position(index);
+    while (auto view = input.getDefiningOp<graph::CallOp>()) {
+      if (position)
+        position = viewedPosition(view, *position, ranges);
+      input = viewSource(view);
+    }
+    Access access{input, std::nullopt};
+    if (position)
+      access.position = linearize(
+          *position, cast<graph::TensorType>(input.getType()).getSizeExprs());
+    facts.accesses.push_back(access);
+  }
+
   SmallVector<SymExpr> reductionPosition(linalg::GenericOp generic,
                                          unsigned result,
                                          ArrayRef<SymExpr> index) {
@@ -141,8 +151,8 @@ private:
       position[cast<AffineDimExpr>(expr).getPosition()] = at;
     OpOperand *input = generic.getDpsInputOperand(0);
     SmallVector<SymExpr> sizes = sizesOf(input->get());
-    bool isSpace = ArrayRef(sizes) == ArrayRef(facts.space) &&
-                   static_cast<int64_t>(index.size()) == facts.rows;
+    bool isSpace = ArrayRef(sizes) == ArrayRef(facts.space.sizes) &&
+                   static_cast<int64_t>(index.size()) == facts.space.rows;
     for (auto [loop, kind] :
          llvm::enumerate(generic.getIteratorTypesArray())) {
       if (kind != utils::IteratorType::reduction)
@@ -158,7 +168,12 @@ private:
   /// All inputs that `tensor` is computed from may be read anywhere.
   void visitAnywhere(Value tensor) {
     if (auto argument = dyn_cast<BlockArgument>(tensor)) {
-      facts.accesses.push_back({argument.getArgNumber(), std::nullopt});
+      Value input = kernelOp.getInputs()[argument.getArgNumber()];
+      if (!producerOf(input))
+        return;
+      while (auto view = input.getDefiningOp<graph::CallOp>())
+        input = viewSource(view);
+      facts.accesses.push_back({input, std::nullopt});
       return;
     }
     if (Operation *op = tensor.getDefiningOp())
@@ -167,8 +182,8 @@ private:
           visitAnywhere(operand);
   }
 
+  graph::KernelOp kernelOp;
   KernelFacts &facts;
-  Block &body;
   Ranges ranges;
   llvm::StringSet<> seen;
   int64_t fresh = 0;
@@ -176,12 +191,9 @@ private:
 
 struct Group {
   SmallVector<int64_t> members; // nodes, sorted
-  SmallVector<SymExpr> space;
-  int64_t rows = 0;
+  Space space;
   bool reducesRows = false, reducesOtherwise = false;
   int64_t opCount = 0;
-  SymExpr spaceSize() const { return product(space); }
-  SymExpr rowSize() const { return product(ArrayRef(space).take_front(rows)); }
 };
 
 class Decider {
@@ -192,7 +204,10 @@ public:
         addKernel(kernelOp);
   }
 
-  void run() {
+  /// Fails on a kernel without a space.
+  LogicalResult run() {
+    if (!isValid)
+      return failure();
     for (Operation *op : order.operations()) {
       auto kernelOp = dyn_cast<graph::KernelOp>(op);
       if (!kernelOp)
@@ -202,6 +217,7 @@ public:
             producer && producer->getBlock() == kernelOp->getBlock())
           tryFuse(producer, kernelOp);
     }
+    return success();
   }
 
   /// Marks the kernels of each group of more than one.
@@ -211,12 +227,8 @@ public:
       if (group.members.size() < 2)
         continue;
       Builder builder(order.operations()[first]->getContext());
-      SmallVector<Attribute> sizes;
-      for (const SymExpr &size : group.space)
-        sizes.push_back(graph::ExprAttr::get(builder.getContext(), size));
       NamedAttrList decisions;
-      decisions.set("space", builder.getArrayAttr(sizes));
-      decisions.set("rows", builder.getI64IntegerAttr(group.rows));
+      group.space.set(decisions, builder.getContext());
       for (int64_t member : group.members) {
         auto kernelOp = cast<graph::KernelOp>(order.operations()[member]);
         kernelOp->setAttr(groupAttrName, builder.getI64IntegerAttr(number));
@@ -230,12 +242,14 @@ public:
 
 private:
   void addKernel(graph::KernelOp kernelOp) {
+    FailureOr<Space> space = Space::of(kernelOp);
+    if (failed(space)) {
+      isValid = false;
+      return;
+    }
     KernelFacts facts;
-    DictionaryAttr decisions = kernelOp.getDecisionsAttr();
-    for (Attribute size : cast<ArrayAttr>(decisions.get("space")))
-      facts.space.push_back(cast<graph::ExprAttr>(size).getExpr());
-    facts.rows = cast<IntegerAttr>(decisions.get("rows")).getInt();
-    bool isRowKernel = facts.rows < static_cast<int64_t>(facts.space.size());
+    facts.space = *space;
+    bool isRowKernel = !facts.space.isElementwise();
     for (Operation &op : kernelOp.getBody().front()) {
       if (reduces(&op))
         (isRowKernel ? facts.reducesRows : facts.reducesOtherwise) = true;
@@ -247,7 +261,6 @@ private:
     Group group;
     group.members = {node};
     group.space = facts.space;
-    group.rows = facts.rows;
     group.reducesRows = facts.reducesRows;
     group.reducesOtherwise = facts.reducesOtherwise;
     group.opCount = facts.opCount;
@@ -283,10 +296,8 @@ private:
       llvm::function_ref<void(const KernelFacts &, const Access &)> visit) {
     for (int64_t node : consumers.members)
       for (const Access &access : kernelFacts[node].accesses) {
-        Value input = kernelAt(node).getInputs()[access.input];
-        graph::KernelOp producer = producerOf(input);
-        if (producer &&
-            llvm::is_contained(producers.members, order.indexOf(producer)))
+        int64_t producer = order.indexOf(access.result.getDefiningOp());
+        if (llvm::is_contained(producers.members, producer))
           visit(kernelFacts[node], access);
       }
   }
@@ -301,30 +312,19 @@ private:
     // Values read at positions that data decides would be computed again for
     // every read.
     bool readAnywhere = false, aligned = true;
+    std::map<void *, std::set<std::string>> positions;
     forEachAccess(a, b, [&](const KernelFacts &facts, const Access &access) {
       if (!access.position) {
         readAnywhere = true;
         return;
       }
-      SmallVector<SymExpr> position;
-      for (size_t dim = 0; dim < facts.space.size(); ++dim)
-        position.push_back(SymExpr::symbol("d" + std::to_string(dim)));
-      SymExpr full = linearize(position, facts.space);
-      // The row of the producer's space that this position lies in.
-      SymExpr row = full;
-      if (facts.rows < static_cast<int64_t>(facts.space.size())) {
-        row = linearize(ArrayRef(position).take_front(facts.rows),
-                        ArrayRef(facts.space).take_front(facts.rows));
-      } else if (product(facts.space) != a.rowSize()) {
-        Ranges ranges;
-        for (auto [dim, size] : llvm::enumerate(facts.space))
-          ranges["d" + std::to_string(dim)] = size;
-        SymExpr inner(1);
-        for (const SymExpr &size : ArrayRef(a.space).drop_front(a.rows))
-          inner = inner * size;
-        row = floorDiv(full, inner, ranges);
-      }
-      aligned &= *access.position == full || *access.position == row;
+      positions[access.result.getAsOpaquePointer()].insert(
+          access.position->str());
+      std::optional<SymExpr> row = rowOf(a.space, facts);
+      aligned &= *access.position == linearize(facts.position(),
+                                               facts.space.sizes) ||
+                 (row && *access.position == *row);
+      aligned &= row || !a.reducesRows;
     });
     if (readAnywhere)
       return std::nullopt;
@@ -336,55 +336,72 @@ private:
     merged.opCount = a.opCount + b.opCount;
     merged.reducesRows = a.reducesRows || b.reducesRows;
     merged.reducesOtherwise = a.reducesOtherwise || b.reducesOtherwise;
-    const Group &lead = a.reducesRows && !b.reducesRows ? a : b;
-    merged.space = lead.space;
-    merged.rows = lead.rows;
+    merged.space = a.reducesRows && !b.reducesRows ? a.space : b.space;
+    bool sameSize = a.space.size() == b.space.size();
 
     // A reduction's result is computed once a row, so its readers must be of
-    // that row; a column reduction's once an element.
+    // that row; that of another reduction once an element.
     if (a.reducesRows || a.reducesOtherwise) {
-      if (!aligned)
+      if (!aligned || b.reducesOtherwise)
         return std::nullopt;
-      if (a.reducesOtherwise != b.reducesOtherwise && b.reducesRows)
-        return std::nullopt;
-      if (a.reducesRows && b.reducesOtherwise)
-        return std::nullopt;
+      bool fits = false;
       if (a.reducesRows && b.reducesRows)
-        return a.spaceSize() == b.spaceSize() && a.rowSize() == b.rowSize()
-                   ? std::optional(merged)
-                   : std::nullopt;
-      if (a.reducesRows)
-        return b.spaceSize() == a.spaceSize() || b.spaceSize() == a.rowSize()
-                   ? std::optional(merged)
-                   : std::nullopt;
-      return !b.reducesOtherwise && a.spaceSize() == b.spaceSize()
-                 ? std::optional(merged)
-                 : std::nullopt;
+        fits = a.space.hasRowsOf(b.space);
+      else if (a.reducesRows)
+        fits = sameSize || b.space.size() == a.space.rowCount();
+      else
+        fits = sameSize && !b.reducesRows;
+      return fits ? std::optional(merged) : std::nullopt;
     }
 
     // A producer that computes element by element.
-    if (!b.reducesOtherwise) {
-      if (a.spaceSize() == b.spaceSize())
-        return merged;
-      if (b.reducesRows && a.spaceSize() == b.rowSize())
-        return merged;
-    }
-    // Of another size: computed where it is needed, if nobody else needs it
-    // and it is either cheap or not computed more often.
+    bool isRead = false; // by somebody else
+    bool dear = false;
     auto isMember = [&](Operation *op) {
       return llvm::is_contained(merged.members, order.indexOf(op)) &&
              isa<graph::KernelOp>(op);
     };
-    bool dear = false;
     for (int64_t member : a.members) {
       dear |= kernelFacts[member].dear;
       for (Value result : kernelAt(member).getResults())
-        if (neededOutside(result, isMember))
-          return std::nullopt;
+        isRead |= neededOutside(result, isMember);
     }
-    if (dear && !b.reducesOtherwise)
+    // What is dear is computed at one position only.
+    bool once = llvm::all_of(positions, [](const auto &entry) {
+      return entry.second.size() == 1;
+    });
+    if (dear && (!once || (isRead && !aligned)))
+      return std::nullopt;
+    if (!b.reducesOtherwise &&
+        (sameSize || (b.reducesRows && a.space.size() == b.space.rowCount())))
+      return merged;
+    // Of another size: computed where it is needed, if nobody else needs it
+    // and it is either cheap or not computed more often.
+    if (isRead || (dear && !b.reducesOtherwise))
       return std::nullopt;
     return merged;
+  }
+
+  /// The row of `space` that a kernel's position lies in, if it can be told.
+  static std::optional<SymExpr> rowOf(const Space &space,
+                                      const KernelFacts &facts) {
+    SmallVector<SymExpr> position = facts.position();
+    if (facts.space.sizes == space.sizes)
+      return space.rowOf(position);
+    SymExpr full = linearize(position, facts.space.sizes);
+    if (facts.space.isElementwise() && facts.space.size() == space.rowCount())
+      return full;
+    if (!space.isTrailing() || !facts.space.isTrailing())
+      return std::nullopt;
+    if (!facts.space.isElementwise())
+      return facts.space.rowOf(position);
+    Ranges ranges;
+    for (auto [at, size] : llvm::zip_equal(position, facts.space.sizes))
+      ranges[at.name()] = size;
+    SymExpr inner(1);
+    for (int64_t dim : space.innerDims())
+      inner = inner * space.sizes[dim];
+    return floorDiv(full, inner, ranges);
   }
 
   /// True if no path leaves the group and comes back: then its members can be
@@ -436,6 +453,7 @@ private:
   }
 
   OrderGraph order;
+  bool isValid = true;
   int64_t maxOps;
   std::map<int64_t, Group> groups; // by their first member
   DenseMap<int64_t, int64_t> groupOf;
@@ -446,13 +464,17 @@ class FuseDecide final : public ::intarsia::impl::FuseDecideBase<FuseDecide> {
 public:
   using FuseDecideBase::FuseDecideBase;
   void runOnOperation() override {
-    getOperation().walk([&](func::FuncOp function) {
+    WalkResult walked = getOperation().walk([&](func::FuncOp function) {
       if (function.isExternal() || function->hasAttr("intarsia.aliasing"))
-        return;
+        return WalkResult::advance();
       Decider decider(function.getBody().front(), maxOps);
-      decider.run();
+      if (failed(decider.run()))
+        return WalkResult::interrupt();
       numGroups += decider.annotate();
+      return WalkResult::advance();
     });
+    if (walked.wasInterrupted())
+      signalPassFailure();
   }
 };
 

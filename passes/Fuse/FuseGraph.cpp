@@ -17,19 +17,23 @@ using namespace mlir;
 using namespace intarsia;
 using namespace intarsia::fuse;
 
-/// The operand that a view operator's result shares its storage with.
-static Value viewedOperand(graph::CallOp call) {
-  std::optional<ArrayRef<int64_t>> views = call.getViews();
-  if (!views || views->size() != 1 || call.getOutputs().size() != 1 ||
-      !call.getUpdated().empty())
+/// The operand whose storage a result may lie in; null when it is its own.
+static Value viewedOperand(OpResult result) {
+  auto call = dyn_cast<graph::CallOp>(result.getOwner());
+  if (!call)
     return {};
-  return call.getInputs()[views->front()];
+  std::optional<ArrayRef<int64_t>> views = call.getViews();
+  unsigned number = result.getResultNumber();
+  if (!views || number >= views->size() || (*views)[number] < 0)
+    return {};
+  return call.getInputs()[(*views)[number]];
 }
 
 Value fuse::viewSource(graph::CallOp call) {
-  if (call.getAliasing() || !lower::lookupView(call.getCallee()))
+  if (call.getAliasing() || !lower::lookupView(call.getCallee()) ||
+      call->getNumResults() != 1)
     return {};
-  Value source = viewedOperand(call);
+  Value source = viewedOperand(call->getResult(0));
   if (!source || !isa<graph::TensorType>(source.getType()))
     return {};
   // The view must have an index map for this call's arguments; building one
@@ -55,6 +59,38 @@ graph::KernelOp fuse::producerOf(Value value) {
   return {};
 }
 
+std::optional<SmallVector<SymExpr>>
+fuse::viewedPosition(graph::CallOp view, ArrayRef<SymExpr> index,
+                     const kernel::Ranges &ranges) {
+  // The index map as a kernel of its own, aside.
+  Block aside;
+  OpBuilder builder = OpBuilder::atBlockEnd(&aside);
+  lower::KernelBuilder kernel(builder, view.getLoc());
+  FailureOr<lower::Tensor> result = lower::lookupView(view.getCallee())(
+      view, kernel, kernel.input(viewSource(view)));
+  if (failed(result))
+    return std::nullopt;
+  graph::KernelOp map = kernel.finish(
+      *result, cast<graph::TensorType>(view->getResult(0).getType()), "");
+  Value tensor = map.getBody().front().getTerminator()->getOperand(0);
+  SmallVector<SymExpr> position(index);
+  while (Operation *op = tensor.getDefiningOp()) {
+    auto generic = dyn_cast<linalg::GenericOp>(op);
+    if (std::optional<SmallVector<SymExpr>> source =
+            kernel::sourceIndex(op, position, ranges))
+      position = std::move(*source);
+    else if (generic && generic.getNumDpsInputs() == 1 &&
+             llvm::hasSingleElement(*generic.getBody()))
+      position = kernel::applyMap(
+          generic.getMatchingIndexingMap(generic.getDpsInputOperand(0)),
+          position);
+    else
+      return std::nullopt;
+    tensor = op->getOperand(0);
+  }
+  return position;
+}
+
 bool fuse::neededOutside(Value result,
                          llvm::function_ref<bool(Operation *)> isMember) {
   return llvm::any_of(result.getUsers(), [&](Operation *user) {
@@ -69,8 +105,8 @@ bool fuse::neededOutside(Value result,
 
 /// The value at the bottom of a chain of views: storage is its.
 static Value baseOf(Value value) {
-  while (auto call = value.getDefiningOp<graph::CallOp>()) {
-    Value source = viewedOperand(call);
+  while (auto result = dyn_cast<OpResult>(value)) {
+    Value source = viewedOperand(result);
     if (!source)
       break;
     value = source;

@@ -15,6 +15,7 @@
 #define INTARSIA_PASSES_FUSE_FUSEGRAPH_H
 
 #include "dialects/Graph/Graph.h"
+#include "passes/Kernel/Body.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallVector.h"
 
@@ -23,6 +24,10 @@ namespace intarsia::fuse {
 /// On a kernel: the number of the group that it becomes part of.
 inline constexpr llvm::StringLiteral groupAttrName = "intarsia.group";
 
+/// On a `linalg.generic` in a kernel's body: a cast that the user wrote.
+inline constexpr llvm::StringLiteral explicitCastAttrName =
+    "intarsia.explicit_cast";
+
 /// The value that `call` is a view of, when fusion can look through it: a view
 /// operator with an index map. Null otherwise.
 mlir::Value viewSource(graph::CallOp call);
@@ -30,6 +35,12 @@ mlir::Value viewSource(graph::CallOp call);
 /// The kernel whose result `value` is, directly or through views that fusion
 /// can look through; null otherwise.
 graph::KernelOp producerOf(mlir::Value value);
+
+/// The position in the source of a view that fusion can look through, from one
+/// in the view; nullopt for a view that does more than move positions.
+std::optional<llvm::SmallVector<SymExpr>>
+viewedPosition(graph::CallOp view, llvm::ArrayRef<SymExpr> index,
+               const kernel::Ranges &ranges);
 
 /// True if somebody outside `isMember` needs `result`: a user that is not a
 /// member, or a view of it with such a user.

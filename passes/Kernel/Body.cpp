@@ -30,6 +30,63 @@ bool kernel::isDear(Operation *op) {
               math::IsNormalOp>(op);
 }
 
+Space Space::ofElements(ArrayRef<SymExpr> sizes) {
+  Space space;
+  space.sizes.assign(sizes.begin(), sizes.end());
+  space.rows = space.rank();
+  space.order = llvm::to_vector(llvm::seq<int64_t>(0, space.rank()));
+  return space;
+}
+
+FailureOr<Space> Space::of(graph::KernelOp kernel) {
+  DictionaryAttr decisions = kernel.getDecisionsAttr();
+  auto sizes = decisions ? decisions.getAs<ArrayAttr>("space") : ArrayAttr();
+  auto rows = decisions ? decisions.getAs<IntegerAttr>("rows") : IntegerAttr();
+  if (!sizes || !rows)
+    return kernel.emitError("has no iteration space: run fuse-analyse first");
+  SmallVector<SymExpr> exprs;
+  for (Attribute size : sizes)
+    exprs.push_back(cast<graph::ExprAttr>(size).getExpr());
+  Space space = ofElements(exprs);
+  space.rows = rows.getInt();
+  if (auto order = decisions.getAs<DenseI64ArrayAttr>("order"))
+    space.order.assign(order.asArrayRef().begin(), order.asArrayRef().end());
+  return space;
+}
+
+void Space::set(NamedAttrList &decisions, MLIRContext *context) const {
+  Builder builder(context);
+  SmallVector<Attribute> exprs;
+  for (const SymExpr &size : sizes)
+    exprs.push_back(graph::ExprAttr::get(context, size));
+  decisions.set("space", builder.getArrayAttr(exprs));
+  decisions.set("rows", builder.getI64IntegerAttr(rows));
+  if (!isTrailing())
+    decisions.set("order", builder.getDenseI64ArrayAttr(order));
+}
+
+SymExpr Space::rowCount() const {
+  SymExpr count(1);
+  for (int64_t dim : rowDims())
+    count = count * sizes[dim];
+  return count;
+}
+
+SymExpr Space::rowOf(ArrayRef<SymExpr> index) const {
+  SmallVector<SymExpr> rowIndex, rowSizes;
+  for (int64_t dim : rowDims()) {
+    rowIndex.push_back(index[dim]);
+    rowSizes.push_back(sizes[dim]);
+  }
+  return linearize(rowIndex, rowSizes);
+}
+
+bool Space::hasRowsOf(const Space &other) const {
+  if (isTrailing() && other.isTrailing())
+    return size() == other.size() && rowCount() == other.rowCount();
+  return rows == other.rows && order == other.order && sizes == other.sizes;
+}
+
 static graph::KernelOp kernelOf(Block *block) {
   return cast<graph::KernelOp>(block->getParentOp());
 }
@@ -131,6 +188,35 @@ SmallVector<SymExpr> kernel::sizesOf(Value tensor) {
     return llvm::map_to_vector(type.getShape(),
                                [](int64_t size) { return SymExpr(size); });
   llvm_unreachable("a tensor outside the kernel language");
+}
+
+void kernel::addSizeSymbols(graph::KernelOp kernelOp) {
+  std::set<std::string> names;
+  auto collect = [&](TypeRange types) {
+    for (Type type : types) {
+      auto tensor = cast<graph::TensorType>(type);
+      for (const SymExpr &expr : tensor.getSizeExprs())
+        expr.collectSymbols(names);
+      for (const SymExpr &expr : tensor.getStrideExprs())
+        expr.collectSymbols(names);
+    }
+  };
+  collect(kernelOp.getInputs().getTypes());
+  collect(kernelOp.getResultTypes());
+  SmallVector<Attribute> symbols(kernelOp.getSymbols().getValue());
+  for (Attribute symbol : kernelOp.getSymbols())
+    cast<graph::ExprAttr>(symbol).getExpr().collectSymbols(names);
+  Builder builder(kernelOp.getContext());
+  for (const std::string &name : names) {
+    auto attr =
+        graph::ExprAttr::get(kernelOp.getContext(), SymExpr::symbol(name));
+    if (llvm::is_contained(symbols, attr))
+      continue;
+    symbols.push_back(attr);
+    kernelOp.getBody().front().addArgument(builder.getIndexType(),
+                                           kernelOp.getLoc());
+  }
+  kernelOp.setSymbolsAttr(builder.getArrayAttr(symbols));
 }
 
 bool kernel::reduces(Operation *op) {

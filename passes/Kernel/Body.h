@@ -21,12 +21,50 @@
 
 namespace intarsia::kernel {
 
+/// The iteration space of a kernel: the dimensions of the largest tensor that it
+/// computes. Some of them are its rows; a row runs along the others, those that
+/// reductions are along. A kernel without such reductions has rows only.
+struct Space {
+  /// In the order of the tensor's dimensions.
+  llvm::SmallVector<SymExpr> sizes;
+  /// The dimensions, those of the rows first.
+  llvm::SmallVector<int64_t> order;
+  int64_t rows = 0;
+
+  /// The space of rows only.
+  static Space ofElements(llvm::ArrayRef<SymExpr> sizes);
+  /// What `fuse-analyse` and `fuse-decide` wrote on the kernel.
+  static mlir::FailureOr<Space> of(graph::KernelOp kernel);
+  void set(mlir::NamedAttrList &decisions, mlir::MLIRContext *context) const;
+
+  int64_t rank() const { return static_cast<int64_t>(sizes.size()); }
+  bool isElementwise() const { return rows == rank(); }
+  llvm::ArrayRef<int64_t> rowDims() const {
+    return llvm::ArrayRef(order).take_front(rows);
+  }
+  llvm::ArrayRef<int64_t> innerDims() const {
+    return llvm::ArrayRef(order).drop_front(rows);
+  }
+  /// Whether a row is one piece of the row-major order.
+  bool isTrailing() const { return llvm::is_sorted(order); }
+  SymExpr size() const { return productOf(sizes); }
+  SymExpr rowCount() const;
+  /// The number of the row that a position lies in.
+  SymExpr rowOf(llvm::ArrayRef<SymExpr> index) const;
+  /// Whether rows are the same pieces of data in the same order.
+  bool hasRowsOf(const Space &other) const;
+};
+
 /// The expression of an `index` value of the kernel's body.
 mlir::FailureOr<SymExpr> exprOfIndex(mlir::Value value);
 SymExpr exprOfFold(mlir::OpFoldResult value);
 
 /// The sizes of a tensor inside a kernel.
 llvm::SmallVector<SymExpr> sizesOf(mlir::Value tensor);
+
+/// Makes every symbol in the sizes and strides of the kernel's types one of its
+/// `symbols`: code needs the values.
+void addSizeSymbols(graph::KernelOp kernel);
 
 /// True for a reduction.
 bool reduces(mlir::Operation *op);

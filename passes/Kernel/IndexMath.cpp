@@ -134,6 +134,13 @@ SymExpr kernel::modulo(const SymExpr &a, const SymExpr &b, const Ranges &ranges)
   return a - b * floorDiv(a, b, ranges);
 }
 
+SymExpr kernel::productOf(llvm::ArrayRef<SymExpr> sizes) {
+  SymExpr result(1);
+  for (const SymExpr &size : sizes)
+    result = result * size;
+  return result;
+}
+
 SymExpr kernel::linearize(llvm::ArrayRef<SymExpr> index,
                        llvm::ArrayRef<SymExpr> sizes) {
   SymExpr position;

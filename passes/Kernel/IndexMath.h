@@ -38,6 +38,8 @@ SymExpr floorDiv(const SymExpr &a, const SymExpr &b, const Ranges &ranges);
 /// quotient cancels.
 SymExpr modulo(const SymExpr &a, const SymExpr &b, const Ranges &ranges);
 
+SymExpr productOf(llvm::ArrayRef<SymExpr> sizes);
+
 /// The row-major position of `index` in a box of `sizes`, and back.
 SymExpr linearize(llvm::ArrayRef<SymExpr> index, llvm::ArrayRef<SymExpr> sizes);
 llvm::SmallVector<SymExpr> delinearize(const SymExpr &position,

@@ -38,13 +38,10 @@ bool hasArithmetic(DType dtype) {
   return dtype != DType::U16 && dtype != DType::U32 && dtype != DType::U64;
 }
 
-bool isKernelDevice(StringRef device) {
-  return device == "cpu" || device.starts_with("cuda");
-}
-
 /// Whether all tensors of the call may be a kernel's: of a dtype that kernels
-/// have, on one device, and not known to be empty (nothing to compile).
-bool hasKernelTypes(graph::CallOp call) {
+/// have, on one device of `devices`, and not known to be empty (nothing to
+/// compile).
+bool hasKernelTypes(graph::CallOp call, ArrayRef<std::string> devices) {
   StringRef device;
   auto isFine = [&](Type type) {
     auto tensor = dyn_cast<graph::TensorType>(type);
@@ -52,7 +49,8 @@ bool hasKernelTypes(graph::CallOp call) {
       return true;
     if (device.empty())
       device = tensor.getDevice();
-    return tensor.getDevice() == device && isKernelDevice(device) &&
+    return tensor.getDevice() == device &&
+           llvm::is_contained(devices, device.split(':').first) &&
            hasArithmetic(tensor.getDtype()) &&
            lower::storageType(call.getContext(), tensor.getDtype());
   };
@@ -75,7 +73,13 @@ bool hasKernelTypes(graph::CallOp call) {
 
 class LowerCalls final : public intarsia::impl::LowerCallsBase<LowerCalls> {
 public:
+  using LowerCallsBase::LowerCallsBase;
+
   void runOnOperation() override {
+    if (devices.empty())
+      targets = {"cpu"};
+    else
+      targets.assign(devices.begin(), devices.end());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       // Values of such a function share storage: kernels can't tell.
       if (function->hasAttr("intarsia.aliasing"))
@@ -94,7 +98,7 @@ private:
     if (!lowering)
       return;
     // An update in place writes less than a kernel that makes all anew.
-    if (!call.isPure() || !hasKernelTypes(call) || call->use_empty() ||
+    if (!call.isPure() || !hasKernelTypes(call, targets) || call->use_empty() ||
         call->hasAttr("intarsia.reuse")) {
       ++numDeclined;
       return;
@@ -126,6 +130,8 @@ private:
     call.erase();
     ++numLowered;
   }
+
+  SmallVector<std::string> targets;
 };
 
 } // namespace

@@ -30,7 +30,13 @@ bool areFloats(ArrayRef<std::optional<Tensor>> tensors) {
 //===----------------------------------------------------------------------===//
 
 /// exp(x - max) and its sum, or x - max and the logarithm of that sum.
-template <bool isLog>
+enum class Softmax {
+  Plain,
+  Log,
+  Safe, // 0 where all elements are -inf
+};
+
+template <Softmax kind>
 Lowered lowerSoftmax(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> in = tensorArgument(call, kernel, "self");
   if (!areFloats(in) || in->rank() == 0)
@@ -39,7 +45,10 @@ Lowered lowerSoftmax(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<int64_t> dim = dimArgument(call, "dim", rank);
   if (!dim)
     return failure();
-  DType inner = computeType(in->dtype);
+  // Eager converts first if another dtype is asked for.
+  DType inner = computeType(resultDType(call));
+  if (dtypeSize(inner) < dtypeSize(computeType(in->dtype)))
+    return failure();
   Tensor x = kernel.cast(*in, inner);
   Tensor highest = reduce(kernel, Reduction::Max, x, *dim);
   Operand highestAlong = along(highest, rank, *dim);
@@ -48,10 +57,19 @@ Lowered lowerSoftmax(graph::CallOp call, KernelBuilder &kernel) {
   Tensor total = reduce(kernel, Reduction::Sum, powers, *dim);
   Operand totalAlong = along(total, rank, *dim);
   DType result = resultDType(call);
-  if (!isLog)
+  if (kind != Softmax::Log) {
+    SmallVector<Operand> operands = {powers, totalAlong};
+    if (kind == Softmax::Safe)
+      operands.push_back(highestAlong);
     return SmallVector<Tensor>{
-        compute(kernel, {powers, totalAlong}, x.sizes, result,
-                [](ArrayRef<Scalar> v) { return v[0] / v[1]; })};
+        compute(kernel, operands, x.sizes, result, [](ArrayRef<Scalar> v) {
+          Scalar quotient = v[0] / v[1];
+          if (kind == Softmax::Plain)
+            return quotient;
+          return select(v[2] == -std::numeric_limits<double>::infinity(),
+                        quotient.constant(0.0), quotient);
+        })};
+  }
   Tensor logTotal = compute(kernel, {total}, total.sizes, inner,
                             [](ArrayRef<Scalar> v) { return log(v[0]); });
   return SmallVector<Tensor>{
@@ -413,8 +431,9 @@ Lowered lowerBatchNormInference(graph::CallOp call, KernelBuilder &kernel) {
 } // namespace
 
 void registerNormalisations(LoweringTable &table) {
-  table.add("aten::_softmax", lowerSoftmax<false>);
-  table.add("aten::_log_softmax", lowerSoftmax<true>);
+  table.add("aten::_softmax", lowerSoftmax<Softmax::Plain>);
+  table.add("aten::_log_softmax", lowerSoftmax<Softmax::Log>);
+  table.add("aten::_safe_softmax", lowerSoftmax<Softmax::Safe>);
   table.add("aten::_softmax_backward_data", lowerSoftmaxBackward<false>);
   table.add("aten::_log_softmax_backward_data", lowerSoftmaxBackward<true>);
   table.add("aten::native_layer_norm", lowerLayerNorm);

@@ -93,6 +93,13 @@ constexpr Lowering comparison =
 
 void decline(const Scalar &scalar) { scalar.getContext().kernel.decline(); }
 
+/// Operators that eager refuses for floats: the call does so too.
+Scalar integral(const Scalar &scalar) {
+  if (isFloatingPoint(scalar.dtype()))
+    decline(scalar);
+  return scalar;
+}
+
 Scalar number(graph::CallOp call, StringRef name, const Scalar &like) {
   return numberArgument(call, name, like);
 }
@@ -418,7 +425,8 @@ Scalar eluBackward(graph::CallOp call, const Scalar &grad, const Scalar &x) {
   Scalar below = call.boolArg("is_result").value_or(false)
                      ? grad * inputScale * (x + negative)
                      : grad * inputScale * negative * exp(x * inputScale);
-  return select(x <= 0.0, below, grad * scale);
+  // NaN goes the negative way, as in PyTorch's vector loop.
+  return select(x > 0.0, grad * scale, below);
 }
 
 /// PyTorch's kernel for f16 rounds after every step, the one for bf16 does not.
@@ -438,7 +446,30 @@ Scalar hardSwish(const Scalar &x) {
 
 Scalar hardSwishBackward(const Scalar &grad, const Scalar &x) {
   return select(x <= -3.0, x.constant(0.0),
-                select(x < 3.0, grad * (x / 3.0 + 0.5), grad));
+                select(x >= 3.0, grad, grad * (x / 3.0 + 0.5)));
+}
+
+/// The first half of a dimension times the sigmoid of the second.
+Lowered lowerGLU(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = tensorArgument(call, kernel, "self");
+  if (!self || !isFloatingPoint(self->dtype) || self->rank() == 0)
+    return failure();
+  std::optional<int64_t> dim = dimArgument(call, "dim", self->rank());
+  if (!dim)
+    return failure();
+  SmallVector<SymExpr> sizes = resultSizes(call);
+  const SymExpr &half = sizes[*dim];
+  return SmallVector<Tensor>{kernel.pointwise(
+      {kernel.slice(*self, *dim, 0, half, 1),
+       kernel.slice(*self, *dim, half, half, 1)},
+      sizes, self->dtype,
+      [&](OpBuilder &builder, Location loc, ValueRange values) {
+        ScalarContext context{kernel, builder, loc};
+        DType dtype = computeType(self->dtype);
+        Scalar a = Scalar(context, values[0], self->dtype).to(dtype);
+        Scalar b = Scalar(context, values[1], self->dtype).to(dtype);
+        return (a * sigmoid(b)).to(self->dtype).getValue();
+      })};
 }
 
 /// The second result is what the backward pass wants of the CPU's kernel.
@@ -660,9 +691,10 @@ void registerPointwise(LoweringTable &table) {
   table.add("aten::hardswish", unary<[](S x) { return hardSwish(x); }>);
   table.add("aten::hardswish_backward", pointwise<[](S grad, S x) { return hardSwishBackward(grad, x); }, "grad_output", "self">);
   table.add("aten::hardtanh", unary<[](Call call, S x) { return stdMin(stdMax(x, number(call, "min_val", x)), number(call, "max_val", x)); }>);
-  table.add("aten::hardtanh_backward", pointwise<[](Call call, S grad, S x) { return select((x <= number(call, "min_val", x)) | (x >= number(call, "max_val", x)), grad.constant(0), grad); }, "grad_output", "self">);
+  table.add("aten::hardtanh_backward", pointwise<[](Call call, S grad, S x) { return select((x > number(call, "min_val", x)) & (x < number(call, "max_val", x)), grad, grad.constant(0)); }, "grad_output", "self">);
   table.add("aten::hardshrink", unary<[](Call call, S x) { Scalar limit = number(call, "lambd", x).roundedTo(resultDType(call)); return select((x >= -limit) & (x <= limit), x.constant(0), x); }>);
   table.add("aten::softshrink", unary<[](Call call, S x) { Scalar limit = number(call, "lambd", x).roundedTo(resultDType(call)); return select(x > limit, x - limit, select(x < -limit, x + limit, x * 0.0)); }>);
+  table.add("aten::glu", lowerGLU);
   table.add("aten::log_sigmoid_forward", lowerLogSigmoid);
   table.add("aten::native_dropout_backward", pointwise<[](Call call, S grad, S mask) { return grad * (mask * number(call, "scale", grad)).roundedTo(resultDType(call)); }, "grad_output", "mask">);
 
@@ -694,12 +726,12 @@ void registerPointwise(LoweringTable &table) {
   table.add("aten::logical_or", comparison<[](S a, S b) { return isTrue(a) | isTrue(b); }>);
   table.add("aten::logical_xor", comparison<[](S a, S b) { return isTrue(a) ^ isTrue(b); }>);
   table.add("aten::logical_not", test<[](S x) { return ~isTrue(x); }>);
-  add({"aten::bitwise_and.Tensor", "aten::bitwise_and.Scalar", "aten::bitwise_and.Scalar_Tensor"}, binary<[](S a, S b) { return a & b; }>);
-  add({"aten::bitwise_or.Tensor", "aten::bitwise_or.Scalar", "aten::bitwise_or.Scalar_Tensor"}, binary<[](S a, S b) { return a | b; }>);
-  add({"aten::bitwise_xor.Tensor", "aten::bitwise_xor.Scalar", "aten::bitwise_xor.Scalar_Tensor"}, binary<[](S a, S b) { return a ^ b; }>);
-  table.add("aten::bitwise_not", unary<[](S x) { return ~x; }>);
-  add({"aten::bitwise_left_shift.Tensor", "aten::bitwise_left_shift.Tensor_Scalar"}, binary<[](S a, S b) { return leftShift(a, b); }>);
-  add({"aten::bitwise_right_shift.Tensor", "aten::bitwise_right_shift.Tensor_Scalar"}, binary<[](S a, S b) { return rightShift(a, b); }>);
+  add({"aten::bitwise_and.Tensor", "aten::bitwise_and.Scalar", "aten::bitwise_and.Scalar_Tensor"}, binary<[](S a, S b) { return integral(a) & b; }>);
+  add({"aten::bitwise_or.Tensor", "aten::bitwise_or.Scalar", "aten::bitwise_or.Scalar_Tensor"}, binary<[](S a, S b) { return integral(a) | b; }>);
+  add({"aten::bitwise_xor.Tensor", "aten::bitwise_xor.Scalar", "aten::bitwise_xor.Scalar_Tensor"}, binary<[](S a, S b) { return integral(a) ^ b; }>);
+  table.add("aten::bitwise_not", unary<[](S x) { return ~integral(x); }>);
+  add({"aten::bitwise_left_shift.Tensor", "aten::bitwise_left_shift.Tensor_Scalar"}, binary<[](S a, S b) { return leftShift(integral(a), b); }>);
+  add({"aten::bitwise_right_shift.Tensor", "aten::bitwise_right_shift.Tensor_Scalar"}, binary<[](S a, S b) { return rightShift(integral(a), b); }>);
 
   // Choices, conversions, copies.
   add({"aten::where.self", "aten::where.ScalarSelf", "aten::where.ScalarOther", "aten::where.Scalar"}, lowerWhere);

@@ -402,6 +402,19 @@ Lowered lowerHuberLoss(graph::CallOp call, KernelBuilder &kernel) {
   });
 }
 
+/// (1 - target) * x - log(sigmoid(x)), a chain of operators in eager.
+Lowered lowerBCEWithLogits(graph::CallOp call, KernelBuilder &kernel) {
+  if (!call.isNone("weight") || !call.isNone("pos_weight"))
+    return failure();
+  DType dtype = resultDType(call);
+  return lowerElementLoss(
+      call, kernel, [&](const Scalar &x, const Scalar &target) {
+        Scalar logSigmoid = min(x, x.constant(0.0)) - log1p(exp(-abs(x)));
+        Scalar other = (1.0 - target).roundedTo(dtype) * x;
+        return other.roundedTo(dtype) - logSigmoid.roundedTo(dtype);
+      });
+}
+
 Lowered lowerMSELossBackward(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> grad = tensorArgument(call, kernel, "grad_output");
   std::optional<Tensor> self = input(call, kernel);
@@ -567,6 +580,7 @@ void registerReductions(LoweringTable &table) {
   table.add("aten::mse_loss_backward", lowerMSELossBackward);
   table.add("aten::smooth_l1_loss", lowerSmoothL1Loss);
   table.add("aten::huber_loss", lowerHuberLoss);
+  table.add("aten::binary_cross_entropy_with_logits", lowerBCEWithLogits);
   table.add("aten::nll_loss_forward", lowerNLLLoss);
   table.add("aten::nll_loss_backward", lowerNLLLossBackward);
 }

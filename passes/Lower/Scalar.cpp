@@ -297,13 +297,13 @@ Scalar min(const Scalar &a, const Scalar &b) {
 Scalar fmax(const Scalar &a, const Scalar &b) {
   if (!a.isFloat())
     return max(a, b);
-  return make<arith::MaxNumFOp>(a, a.getValue(), b.getValue());
+  return select(isNaN(a), b, select(isNaN(b), a, max(a, b)));
 }
 
 Scalar fmin(const Scalar &a, const Scalar &b) {
   if (!a.isFloat())
     return min(a, b);
-  return make<arith::MinNumFOp>(a, a.getValue(), b.getValue());
+  return select(isNaN(a), b, select(isNaN(b), a, min(a, b)));
 }
 
 Scalar stdMax(const Scalar &a, const Scalar &b) {

@@ -71,7 +71,7 @@ FunctionPlanner::useFunctions(graph::CallOp call,
   for (const std::string &name : wanted) {
     plan::Arg arg;
     arg.kind = plan::Arg::Kind::Slot;
-    arg.slot = weightInput(name, /*spec=*/std::nullopt);
+    arg.slot = weightInput(name);
     step.args.push_back(std::move(arg));
   }
   return success();

@@ -40,9 +40,11 @@ FailureOr<plan::Function> FunctionPlanner::run() {
       return failure();
     storage.visit(&op);
   }
+  planArena();
+  // Last of what makes expressions: it rewrites those with symbols that only
+  // follow from others.
   if (failed(planGuards()) || failed(bindSymbols()))
     return failure();
-  planArena();
   insertFrees();
   return std::move(out);
 }
@@ -218,7 +220,7 @@ LogicalResult FunctionPlanner::planInput(BlockArgument argument) {
     input.kind = InputKind::Tensor;
     input.slot = slots[argument] = newSlot();
     input.spec = spec(tensor);
-    if (isEntry && planner.isWeight(target) &&
+    if (isEntry && planner.weightType(target) &&
         (kind == "parameter" || kind == "buffer" || kind == "constant"))
       input.weight = target;
     for (auto [dim, size] : llvm::enumerate(tensor.getSizeExprs())) {
@@ -273,15 +275,13 @@ LogicalResult FunctionPlanner::planInputs() {
   return success();
 }
 
-plan::Slot FunctionPlanner::weightInput(const std::string &name,
-                                        std::optional<plan::TensorSpec> spec) {
+plan::Slot FunctionPlanner::weightInput(const std::string &name) {
   auto [it, isNew] = weightSlots.try_emplace(name, -1);
   if (isNew) {
     plan::Input input;
     input.name = name;
     input.slot = it->second = newSlot();
-    input.kind = spec ? plan::Input::Kind::Tensor : plan::Input::Kind::Object;
-    input.spec = std::move(spec);
+    input.spec = spec(planner.weightType(name));
     if (isEntry)
       input.weight = name;
     out.inputs.push_back(std::move(input));
@@ -335,10 +335,9 @@ LogicalResult FunctionPlanner::planOperation(Operation &op) {
     return success();
   }
   if (auto weight = dyn_cast<graph::WeightOp>(op)) {
-    if (!planner.isWeight(weight.getName()))
+    if (!planner.weightType(weight.getName()))
       return weight.emitError("the module carries no weight of this name");
-    slots[weight.getResult()] =
-        weightInput(weight.getName().str(), spec(weight.getType()));
+    slots[weight.getResult()] = weightInput(weight.getName().str());
     return success();
   }
   if (auto assertion = dyn_cast<graph::AssertOp>(op)) {
@@ -589,11 +588,12 @@ void FunctionPlanner::planUpdate(graph::CallOp call) {
 LogicalResult FunctionPlanner::planCall(graph::CallOp call) {
   if (call.getCallee().starts_with("higher_order::"))
     return planHigherOrder(call);
-  if (auto writeback = call->getAttrOfType<StringAttr>(writebackAttrName);
-      writeback && writeback.getValue() == "inplace") {
-    // The storage holds it already.
+  if (call->hasAttr(writebackAttrName)) {
+    // The storage holds it already, or gets it at the end.
     slots[call.getUpdated().front()] =
-        slotOf(call.getInputs()[call.getMutates().front()]);
+        slotOf(isPostponed(call)
+                   ? call.operand("src")
+                   : call.getInputs()[call.getMutates().front()]);
     return success();
   }
   if (planView(call))

@@ -51,7 +51,11 @@ public:
                                            mlir::Operation *user);
   int32_t kernel(llvm::StringRef symbol, graph::KernelOp op);
   void useOperator(llvm::StringRef name, llvm::StringRef schema);
-  bool isWeight(llvm::StringRef name) const { return weightNames.contains(name); }
+  /// The type of a constant that the module carries; null when it has none of
+  /// the name.
+  graph::TensorType weightType(llvm::StringRef name) const {
+    return weightTypes.lookup(name);
+  }
 
   mlir::ModuleOp module;
   const PlanOptions &options;
@@ -61,7 +65,7 @@ private:
   mlir::func::FuncOp findEntry();
   mlir::LogicalResult addWeights(mlir::func::FuncOp main);
 
-  llvm::StringSet<> weightNames;
+  llvm::StringMap<graph::TensorType> weightTypes;
   llvm::StringMap<NestedFunction> functions;
   llvm::StringSet<> inProgress;
   llvm::StringMap<int32_t> kernels;
@@ -116,8 +120,7 @@ private:
   plan::Slot copyInto(plan::Slot source, plan::TensorSpec spec,
                       mlir::Location location);
   /// The slot of a constant that the program carries: one more input.
-  plan::Slot weightInput(const std::string &name,
-                         std::optional<plan::TensorSpec> spec);
+  plan::Slot weightInput(const std::string &name);
 
   // --- ControlFlow.cpp ---
   mlir::LogicalResult planHigherOrder(graph::CallOp call);
@@ -131,7 +134,7 @@ private:
   // --- Symbols.cpp ---
   /// Binds what is used and not bound, by solving an input's size for it.
   mlir::LogicalResult bindSymbols();
-  bool solve(const std::string &name);
+  bool solve(std::string name);
 
   // --- Memory.cpp ---
   /// Whether a kernel's result is seen by kernels alone.

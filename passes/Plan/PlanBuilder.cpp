@@ -103,7 +103,9 @@ FailureOr<plan::Plan> ModulePlanner::run() {
     for (Attribute attribute : list)
       if (auto entry = dyn_cast<DictionaryAttr>(attribute))
         if (auto name = entry.getAs<StringAttr>("name"))
-          weightNames.insert(name.getValue());
+          if (auto type = entry.getAs<TypeAttr>("type"))
+            weightTypes[name.getValue()] =
+                dyn_cast<graph::TensorType>(type.getValue());
 
   func::FuncOp entry = findEntry();
   if (!entry)
@@ -157,6 +159,10 @@ int32_t ModulePlanner::kernel(StringRef symbol, graph::KernelOp op) {
                         cast<StringAttr>(name).str();
     auto type = cast<graph::TensorType>(op.getOutputs().front().getType());
     kernel.target = type.getDevice().split(':').first.str();
+    if (auto messages =
+            op.getDecisionsAttr().getAs<ArrayAttr>("messages"))
+      for (Attribute message : messages)
+        kernel.messages.push_back(cast<StringAttr>(message).str());
     plan.kernels.push_back(std::move(kernel));
   }
   return it->second;

@@ -81,11 +81,15 @@ private:
 
   void decide(graph::CallOp call) {
     Builder builder(call.getContext());
-    if (BlockArgument argument = overwrittenArgument(call)) {
-      Value source = call.operand("src");
-      if (source && source.getType() == argument.getType() &&
-          storage.isCurrentValue(source, argument)) {
-        call->setAttr(writebackAttrName, builder.getStringAttr("inplace"));
+    call->removeAttr(writebackAttrName);
+    Value source = call.operand("src");
+    if (BlockArgument argument = overwrittenArgument(call);
+        argument && source && source.getType() == argument.getType()) {
+      bool isDone = storage.isCurrentValue(source, argument);
+      if (isDone || (!aliasing && writtenBack.contains(argument) &&
+                     storage.laterReader(call, argument))) {
+        call->setAttr(writebackAttrName,
+                      builder.getStringAttr(isDone ? "inplace" : "later"));
         call->setAttr(inplaceAttrName, builder.getStrArrayAttr({"inplace"}));
         ++inplaceCount;
         return;

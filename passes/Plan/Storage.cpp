@@ -24,6 +24,11 @@ static bool hasStorage(Value value) {
   return isa<graph::TensorType, graph::ObjectType>(value.getType());
 }
 
+bool isPostponed(graph::CallOp call) {
+  auto decision = call->getAttrOfType<StringAttr>(writebackAttrName);
+  return decision && decision.getValue() == "later";
+}
+
 bool isInplace(graph::CallOp call, unsigned index) {
   auto decisions = call->getAttrOfType<ArrayAttr>(inplaceAttrName);
   if (!decisions || index >= decisions.size())
@@ -117,7 +122,9 @@ void Storage::visit(Operation *op) {
     enter(output, std::move(own));
   }
   for (auto [index, updated] : llvm::enumerate(call.getUpdated())) {
-    Value base = call.getInputs()[call.getMutates()[index]];
+    Value base = isPostponed(call)
+                     ? call.operand("src")
+                     : call.getInputs()[call.getMutates()[index]];
     enter(updated, isInplace(call, index) ? roots(base) : Roots{updated});
   }
 }
@@ -155,7 +162,8 @@ bool Storage::isCurrentValue(Value value, BlockArgument argument) const {
     }
     unsigned index =
         cast<OpResult>(value).getResultNumber() - call.getOutputs().size();
-    if (index >= call.getUpdated().size() || !isInplace(call, index))
+    if (index >= call.getUpdated().size() || !isInplace(call, index) ||
+        isPostponed(call))
       return false;
     value = call.getInputs()[call.getMutates()[index]];
   }

@@ -34,6 +34,10 @@ inline constexpr llvm::StringLiteral writebackAttrName = "intarsia.writeback";
 /// `index`-th mutated base itself.
 bool isInplace(graph::CallOp call, unsigned index);
 
+/// Whether `plan-inplace` decided that this `aten::copy_` into an argument
+/// happens at the end of the function: until then its result is its source.
+bool isPostponed(graph::CallOp call);
+
 /// The argument of `function` whose new value result `index` is; null when the
 /// result is not a mutation.
 mlir::BlockArgument mutatedArgument(mlir::func::FuncOp function,

@@ -19,7 +19,7 @@ using namespace mlir;
 namespace intarsia {
 
 /// Solves the first input size that is affine in `name` and known otherwise.
-bool FunctionPlanner::solve(const std::string &name) {
+bool FunctionPlanner::solve(std::string name) {
   for (const InputSize &known : inputSizes) {
     std::set<std::string> names;
     known.size.collectSymbols(names);

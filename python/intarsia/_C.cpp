@@ -62,6 +62,8 @@ const char *exceptionName(ErrorKind kind) {
     return "GuardError";
   case ErrorKind::Load:
     return "LoadError";
+  case ErrorKind::Index:
+    return "IndexOutOfRangeError";
   case ErrorKind::Operator:
   case ErrorKind::Internal:
     break;

@@ -378,6 +378,8 @@ class _GraphReader:
         self.nodes: list[Json] = []
         # Node -> the Argument that stands for it where it is used.
         self.arguments: dict[fx.Node, Json] = {}
+        # Symbols that stand for a storage offset and are not bound yet.
+        self.offset_symbols: set[str] = set()
 
     def read(self) -> Json:
         inputs: list[str] = []
@@ -505,6 +507,11 @@ class _GraphReader:
                 entry["eagerStrides"] = strides
         if bindings := node.meta.get("unbacked_bindings"):
             entry["unbackedBindings"] = self.unbacked_bindings(node, bindings)
+        elif target == "aten::sym_storage_offset":
+            value = node.meta.get("val")
+            if isinstance(value, torch.SymInt) and str(value) in self.offset_symbols:
+                self.offset_symbols.discard(str(value))
+                entry["unbackedBindings"] = [[str(value), 0, "value"]]
         self.nodes.append(entry)
 
     # --- Outputs ---
@@ -602,8 +609,15 @@ class _GraphReader:
         result = []
         for symbol, path in bindings.items():
             keys = list(path)
+            name = renamings.get(symbol, symbol).name
             output = keys.pop(0).idx if several and keys else 0
-            result.append([renamings.get(symbol, symbol).name, output, _binding_path(keys)])
+            path = _binding_path(keys)
+            if path == "offset":
+                # Nothing depends on where a view begins, but for an explicit
+                # question: that node's result binds the symbol.
+                self.offset_symbols.add(name)
+            else:
+                result.append([name, output, path])
         return result
 
     # --- Arguments ---

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from intarsia._extension import extension
 from intarsia.errors import GuardError
 from intarsia.options import Options
 
@@ -64,8 +65,6 @@ def aot_compile(
     CompileError
         When the program cannot be compiled; the message names the operator.
     """
-    from intarsia import _C
-
     settings = Options.resolve(None, options)
     resolved = settings.for_graph(Path(output).name)
     libraries = [os.fspath(library) for library in op_libraries]
@@ -73,9 +72,9 @@ def aot_compile(
         with tempfile.TemporaryDirectory(prefix="intarsia-") as folder:
             saved = os.path.join(folder, f"{Path(output).stem}.pt2")
             torch.export.save(program, saved)
-            _C.aot_compile(saved, os.fspath(output), libraries, resolved)
+            extension().aot_compile(saved, os.fspath(output), libraries, resolved)
     else:
-        _C.aot_compile(os.fspath(program), os.fspath(output), libraries, resolved)
+        extension().aot_compile(os.fspath(program), os.fspath(output), libraries, resolved)
     return os.fspath(output)
 
 
@@ -96,9 +95,7 @@ def load(path: _Path, *, op_libraries: Sequence[_Path] = ()) -> LoadedProgram:
         When the file is cut short or damaged, or an operator is not registered or
         has another schema; the message names it.
     """
-    from intarsia import _C
-
-    return LoadedProgram(_C.load(os.fspath(path), [os.fspath(x) for x in op_libraries]))
+    return LoadedProgram(extension().load(os.fspath(path), [os.fspath(x) for x in op_libraries]))
 
 
 class LoadedProgram:
@@ -142,8 +139,8 @@ class LoadedProgram:
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         if self._in_spec is None:
             return pytree.tree_leaves((args, kwargs))
-        arguments_spec, keywords_spec = _children(self._in_spec)
-        expected = list(keywords_spec.context or ()) if not _is_leaf(keywords_spec) else []
+        arguments_spec, keywords_spec = self._in_spec.children()
+        expected = [] if keywords_spec.is_leaf() else list(keywords_spec.context or ())
         if set(expected) != set(kwargs):
             raise GuardError(
                 f"the program was exported with keyword arguments {expected or 'none'}, "
@@ -153,7 +150,7 @@ class LoadedProgram:
         ordered = {name: kwargs[name] for name in expected}
         leaves, spec = pytree.tree_flatten((args, ordered))
         if spec != self._in_spec:
-            count = len(_children(arguments_spec))
+            count = arguments_spec.num_children
             hint = (
                 f"it takes {count} positional arguments, {len(args)} were given"
                 if count != len(args)
@@ -183,12 +180,3 @@ class LoadedProgram:
 
 def _read_spec(text: str) -> pytree.TreeSpec | None:
     return pytree.treespec_loads(text) if text else None
-
-
-def _children(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
-    children = getattr(spec, "children_specs", None)
-    return list(children() if callable(children) else children or ())
-
-
-def _is_leaf(spec: pytree.TreeSpec) -> bool:
-    return spec.is_leaf()

@@ -29,6 +29,7 @@ import torch
 from torch import fx
 
 from intarsia import _fx, _hooks
+from intarsia._extension import extension
 from intarsia.options import Options
 
 __all__ = ["Compilation", "intarsia", "record_compilations"]
@@ -165,8 +166,6 @@ def _compile_graph(
     user_names: Sequence[str],
 ) -> Any:
     """Compiles one graph of AOTAutograd; returns the program, a boxed callable."""
-    from intarsia import _C
-
     start = time.perf_counter()
     name = f"{stem}_{kind}"
     metadata = _metadata()
@@ -182,7 +181,7 @@ def _compile_graph(
         visible_outputs=_visible_outputs(gm, kind),
     )
     options = settings.for_graph(name)
-    program = _C.compile(read.json, read.objects, options)
+    program = extension().compile(read.json, read.objects, options)
     # AOTAutograd's calling convention: one list, which the callee empties.
     program._boxed_call = True
     seconds = time.perf_counter() - start

@@ -16,6 +16,7 @@ __all__ = [
     "CompileError",
     "ContractError",
     "GuardError",
+    "IndexOutOfRangeError",
     "IntarsiaError",
     "LoadError",
     "OptionError",
@@ -44,6 +45,10 @@ class ContractError(IntarsiaError):
 
 class GuardError(IntarsiaError, ValueError):
     """An input does not fit what the program was compiled for."""
+
+
+class IndexOutOfRangeError(IntarsiaError, IndexError):
+    """An index inside a compiled kernel is out of range, as eager's IndexError."""
 
 
 class LoadError(IntarsiaError):

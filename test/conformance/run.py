@@ -122,10 +122,13 @@ def test_operator(info: Any, samples: int, fuse: bool) -> tuple[str, str]:
 
 
 def operator_infos() -> dict[str, Any]:
-    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal import common_methods_invocations
 
+    # Random operators are wrapped in code that Dynamo does not trace; the wrapper
+    # only sets the seed, which every run here does itself.
+    common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
     infos = {}
-    for info in op_db:
+    for info in common_methods_invocations.op_db:
         variant = f".{info.variant_test_name}" if info.variant_test_name else ""
         infos[info.name + variant] = info
     return infos

@@ -1,4 +1,5 @@
 // RUN: intarsia-opt --plan-inplace %s | FileCheck %s
+// RUN: intarsia-opt --plan-inplace=reuse=false %s | FileCheck --check-prefix=NOREUSE %s
 
 // The decisions of `plan-inplace`: a base is written in place exactly if nothing
 // that can run later reads the old value.
@@ -192,4 +193,66 @@ func.func @not_functional(%x: !vec) -> !vec attributes {intarsia.aliasing} {
   %0 = intarsia.call "aten::detach"(self = %x) {aliasing, views = array<i64: 0>} : (!vec) -> !vec
   %1 = intarsia.call "aten::add_.Scalar"(self = %0, other = 1, alpha = 1) mutates(%0) returns(tied) {aliasing} : (!vec) -> !vec
   return %x : !vec
+}
+
+// Functionalised writes into a buffer: the part is written again, twice in a
+// row, and what reads the buffer in between sees its state at that place.
+// CHECK-LABEL: func.func @updates
+// CHECK-SAME: intarsia.writeback = "inplace"
+// CHECK: "aten::index_put"
+// CHECK-SAME: intarsia.reuse = "inplace"
+// CHECK: "aten::slice_scatter"
+// CHECK-SAME: intarsia.reuse = "inplace"
+// NOREUSE-LABEL: func.func @updates
+// NOREUSE-SAME: intarsia.writeback = "copy"
+// NOREUSE-NOT: intarsia.reuse
+func.func @updates(%cache: !mat {intarsia.kind = "buffer", intarsia.target = "cache"},
+                   %i: !intarsia.tensor<[1]xi64>, %row: !intarsia.tensor<[1, 8]xf32>)
+    -> (!mat {intarsia.output = "buffer_mutation", intarsia.target = "cache"}, !mat) {
+  %0 = intarsia.call "aten::index_put"(self = %cache, indices = [%i], values = %row, accumulate = false)
+    : (!mat, !intarsia.tensor<[1]xi64>, !intarsia.tensor<[1, 8]xf32>) -> !mat
+  %1 = intarsia.call "my::read"(x = %0) : (!mat) -> !mat
+  %2 = intarsia.call "aten::slice_scatter"(self = %0, src = %row, dim = 0, start = 1, end = 2, step = 1)
+    : (!mat, !intarsia.tensor<[1, 8]xf32>) -> !mat
+  return %2, %1 : !mat, !mat
+}
+
+// The caller keeps the updated value: a tensor of its own.
+// CHECK-LABEL: func.func @update_leaves
+// CHECK-SAME: intarsia.writeback = "copy"
+// CHECK: "aten::index_put"
+// CHECK-NOT: intarsia.reuse
+// CHECK: return
+func.func @update_leaves(%cache: !mat {intarsia.kind = "buffer", intarsia.target = "cache"},
+                         %i: !intarsia.tensor<[1]xi64>, %row: !intarsia.tensor<[1, 8]xf32>)
+    -> (!mat {intarsia.output = "buffer_mutation", intarsia.target = "cache"}, !vec) {
+  %0 = intarsia.call "aten::index_put"(self = %cache, indices = [%i], values = %row, accumulate = false)
+    : (!mat, !intarsia.tensor<[1]xi64>, !intarsia.tensor<[1, 8]xf32>) -> !mat
+  %1 = intarsia.call "aten::select.int"(self = %0, dim = 0, index = 0) {views = array<i64: 0>} : (!mat) -> !vec
+  return %0, %1 : !mat, !vec
+}
+
+// The old value is read later, here as the source of the same update.
+// CHECK-LABEL: func.func @update_of_old_value
+// CHECK-NOT: intarsia.reuse
+// CHECK: return
+func.func @update_of_old_value(%cache: !mat {intarsia.kind = "buffer", intarsia.target = "cache"},
+                               %i: !intarsia.tensor<[1]xi64>)
+    -> (!mat {intarsia.output = "buffer_mutation", intarsia.target = "cache"}) {
+  %row = intarsia.call "aten::slice.Tensor"(self = %cache, dim = 0, start = 2, end = 3, step = 1)
+    {views = array<i64: 0>} : (!mat) -> !intarsia.tensor<[1, 8]xf32>
+  %0 = intarsia.call "aten::slice_scatter"(self = %cache, src = %row, dim = 0, start = 1, end = 2, step = 1)
+    : (!mat, !intarsia.tensor<[1, 8]xf32>) -> !mat
+  return %0 : !mat
+}
+
+// An update of anything but a written-back argument makes a new tensor.
+// CHECK-LABEL: func.func @update_of_intermediate
+// CHECK-NOT: intarsia.reuse
+// CHECK: return
+func.func @update_of_intermediate(%x: !mat, %i: !intarsia.tensor<[1]xi64>, %row: !intarsia.tensor<[1, 8]xf32>) -> !mat {
+  %0 = intarsia.call "my::make"(x = %x) : (!mat) -> !mat
+  %1 = intarsia.call "aten::index_put"(self = %0, indices = [%i], values = %row, accumulate = false)
+    : (!mat, !intarsia.tensor<[1]xi64>, !intarsia.tensor<[1, 8]xf32>) -> !mat
+  return %1 : !mat
 }

@@ -171,7 +171,7 @@ library.impl("wrong_size", lambda x: x[:-1].clone(), "CompositeExplicitAutograd"
 torch.library.register_fake("test::wrong_size", lambda x: torch.empty_like(x))
 
 library.define("wrong_strides(Tensor x) -> Tensor")
-library.impl("wrong_strides", lambda x: x.t().clone().t(), "CompositeExplicitAutograd")
+library.impl("wrong_strides", lambda x: x.t().contiguous().t(), "CompositeExplicitAutograd")
 torch.library.register_fake("test::wrong_strides", lambda x: torch.empty_like(x))
 
 library.define("returns_input(Tensor x) -> Tensor")

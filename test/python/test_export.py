@@ -24,7 +24,7 @@ class Model(torch.nn.Module):
 
 
 def example(batch=3):
-    return (torch.randn(batch, 4),), {"extra": {"a": torch.randn(3), "b": [torch.randn(2)]}}
+    return (torch.randn(batch, 4), 1.5), {"extra": {"a": torch.randn(3), "b": [torch.randn(2)]}}
 
 
 @pytest.fixture
@@ -76,12 +76,12 @@ def test_file_to_file(tmp_path):
 def test_arguments_that_do_not_fit(artifact):
     path, _ = artifact
     loaded = intarsia.load(path)
-    (x,), kwargs = example()
+    (x, _), kwargs = example()
     for args, words in [
-        ((x.double(),), ["x", "float64", "float32"]),
-        ((x[:, :3],), ["x", "3", "4"]),
-        ((x[0],), ["x"]),
-        ((torch.randn(65, 4),), ["65", "64"]),
+        ((x.double(), 1.5), ["x", "float64", "float32"]),
+        ((x[:, :3], 1.5), ["x", "3", "4"]),
+        ((x[0], 1.5), ["x"]),
+        ((torch.randn(65, 4), 1.5), ["65", "64"]),
         ((x, 2.5), ["scale", "2.5", "1.5"]),
     ]:
         with pytest.raises(intarsia.GuardError) as caught:
@@ -89,9 +89,9 @@ def test_arguments_that_do_not_fit(artifact):
         for word in words:
             assert word in str(caught.value)
     with pytest.raises(intarsia.GuardError, match="extra"):
-        loaded(x)
+        loaded(x, 1.5)
     with pytest.raises(intarsia.GuardError, match="structure"):
-        loaded(x, extra={"a": kwargs["extra"]["a"], "b": []})
+        loaded(x, 1.5, extra={"a": kwargs["extra"]["a"], "b": []})
 
 
 def test_file_cut_short(artifact, tmp_path):

@@ -82,21 +82,27 @@ def observe(op: torch._ops.OpOverload, args: tuple, kwargs: dict[str, Any]) -> t
                 seen.add(("mutates", name))
     results = result if isinstance(result, tuple) and len(schema.returns) > 1 else (result,)
     for index, value in enumerate(results):
-        seen |= {("aliases", index, n) for n, s in shared.items() if s & storages(value)}
+        for storage in storages(value):
+            # Arguments may share a storage among themselves.
+            if names := tuple(n for n, s in shared.items() if storage in s):
+                seen.add(("aliases", index, names))
     return result, seen
 
 
 def surprises(op: torch._ops.OpOverload, seen: set) -> set:
     """What was seen and is not believed."""
     facts = facts_of(op)
-    believed = {("mutates", name) for name in facts["mutated"]}
-    if facts["random"]:
-        believed.add(("random",))
-    for index, fact in enumerate(facts["returns"]):
-        believed |= {("aliases", index, name) for name in fact["views"]}
-        if fact["tied"] is not None:
-            believed.add(("aliases", index, fact["tied"]))
-    return seen - believed
+
+    def believed(kind: str, *details: Any) -> bool:
+        if kind == "random":
+            return facts["random"]
+        if kind == "mutates":
+            return details[0] in facts["mutated"]
+        index, names = details
+        fact = facts["returns"][index]
+        return any(name in fact["views"] or name == fact["tied"] for name in names)
+
+    return {fact for fact in seen if not believed(*fact)}
 
 
 class Watch(TorchDispatchMode):
@@ -121,10 +127,11 @@ def samples(info: Any) -> Iterator[tuple[tuple, dict[str, Any]]]:
             inputs = list(info.sample_inputs("cpu", dtype))
         except Exception:  # a sample that this build of PyTorch cannot make
             continue
-        for sample in inputs[:2]:
+        for sample in inputs[:1]:
             yield (sample.input, *sample.args), sample.kwargs
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_no_operator_does_what_is_not_believed() -> None:
     torch.manual_seed(0)
     found: dict[str, set] = {}
@@ -146,6 +153,8 @@ def test_no_operator_does_what_is_not_believed() -> None:
                     _, seen = observe(op, args, kwargs)
             except Exception:  # not an operator of that name and those arguments
                 continue
+            if not torch._C._dispatch_has_kernel(op.name()):
+                continue  # TorchScript's alone
             watched += 1
             if unexpected := surprises(op, seen):
                 found.setdefault(str(op), set()).update(unexpected)
@@ -165,17 +174,17 @@ STATS = (torch.zeros(4), torch.ones(4))
             (X, None, None, *STATS, True, 0.1, 1e-5, False),
             {("mutates", "running_mean"), ("mutates", "running_var")},
         ),
-        (aten.dropout.default, (X, 0.5, False), {("aliases", 0, "input")}),
-        (aten.contiguous.default, (X,), {("aliases", 0, "self")}),
-        (aten.to.dtype, (X, torch.float32), {("aliases", 0, "self")}),
-        (aten.reshape.default, (X, [12]), {("aliases", 0, "self")}),
-        (aten.type_as.default, (X, X), {("aliases", 0, "self")}),
-        (aten.expand_as.default, (X, X), {("aliases", 0, "self")}),
-        (aten.einsum.default, ("ij->ji", [X]), {("aliases", 0, "tensors")}),
-        (aten._unsafe_view.default, (X, [12]), {("aliases", 0, "self")}),
-        (aten.atleast_2d.default, (X,), {("aliases", 0, "self")}),
-        (aten.conj_physical.default, (X,), {("aliases", 0, "self")}),
-        (aten.split.Tensor, (X, 2), {("aliases", 0, "self")}),
+        (aten.dropout.default, (X, 0.5, False), {("aliases", 0, ("input",))}),
+        (aten.contiguous.default, (X,), {("aliases", 0, ("self",))}),
+        (aten.to.dtype, (X, torch.float32), {("aliases", 0, ("self",))}),
+        (aten.reshape.default, (X, [12]), {("aliases", 0, ("self",))}),
+        (aten.type_as.default, (X, X.clone()), {("aliases", 0, ("self",))}),
+        (aten.expand_as.default, (X, X.clone()), {("aliases", 0, ("self",))}),
+        (aten.einsum.default, ("ij->ji", [X]), {("aliases", 0, ("tensors",))}),
+        (aten._unsafe_view.default, (X, [12]), {("aliases", 0, ("self",))}),
+        (aten.atleast_2d.default, (X,), {("aliases", 0, ("self",))}),
+        (aten.conj_physical.default, (X,), {("aliases", 0, ("self",))}),
+        (aten.split.Tensor, (X, 2), {("aliases", 0, ("self",))}),
         (aten.rand.default, ([2],), {("random",)}),
     ],
     ids=lambda value: str(value) if isinstance(value, torch._ops.OpOverload) else "",

@@ -43,6 +43,15 @@ static cl::opt<std::string>
         cl::desc("LLVM's name of the processor, such as x86-64-v3; default: "
                  "this machine's"),
         cl::cat(category));
+static cl::opt<std::string>
+    target("target", cl::init("cpu"), cl::value_desc("cpu|cuda"),
+           cl::desc("What kernels are made for; cuda goes with --emit, because "
+                    "the runtime cannot launch CUDA kernels yet"),
+           cl::cat(category));
+static cl::opt<std::string>
+    arch("arch", cl::init("sm_80"), cl::value_desc("name"),
+         cl::desc("The GPU for --target cuda: sm_80 (default), sm_90, ..."),
+         cl::cat(category));
 static cl::opt<bool>
     strict("strict",
            cl::desc("A result whose strides differ from its fake's is an error "
@@ -56,7 +65,9 @@ static cl::opt<Stage> emit(
                clEnumValN(Stage::Plan, "plan", "the host program"),
                clEnumValN(Stage::Kernels, "kernels", "kernels as MLIR"),
                clEnumValN(Stage::LLVM, "llvm", "kernels as LLVM IR"),
-               clEnumValN(Stage::Assembly, "asm", "kernels as assembly")),
+               clEnumValN(Stage::Assembly, "asm", "kernels as assembly"),
+               clEnumValN(Stage::PTX, "ptx",
+                          "CUDA kernels as PTX, into the file of -o if given")),
     cl::cat(category));
 static cl::opt<std::string>
     dumpDir("dump-dir", cl::value_desc("folder"),
@@ -70,6 +81,9 @@ static cl::opt<bool> force("force", cl::desc("Allow -o to replace the input"),
 
 int main(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
+  cl::SetVersionPrinter([](llvm::raw_ostream &out) {
+    out << "intarsia-compile " << version() << "\n";
+  });
   bool parsed = cl::ParseCommandLineOptions(
       argc, argv,
       "Compiles a program that torch.export.save wrote to an artifact that\n"
@@ -91,6 +105,8 @@ int main(int argc, char **argv) {
   options.compile.fuse = !noFuse;
   options.compile.numerics = numerics;
   options.compile.cpu = cpu;
+  options.compile.target = target;
+  options.compile.arch = arch;
   options.compile.strict = strict;
   options.compile.dumpDir = dumpDir;
   if (emit.getNumOccurrences())

@@ -31,12 +31,23 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/Support/CommandLine.h"
+
+/// LLVM's libraries bring some thousand code generation options of their own,
+/// registered before main. --help is about passes; --help-hidden shows all.
+static void hideOptionsOfLLVM() {
+  for (auto [name, option] : llvm::cl::getRegisteredOptions())
+    if (!name.starts_with("help") && name != "version" &&
+        option->getOptionHiddenFlag() == llvm::cl::NotHidden)
+      option->setHiddenFlag(llvm::cl::Hidden);
+}
 
 int main(int argc, char **argv) {
   if (argc == 2 && llvm::StringRef(argv[1]) == "--list-lowerings") {
     intarsia::lower::printOperators(llvm::outs());
     return 0;
   }
+  hideOptionsOfLLVM();
   mlir::DialectRegistry registry;
   registry.insert<intarsia::graph::GraphDialect, mlir::LLVM::LLVMDialect,
                   mlir::NVVM::NVVMDialect, mlir::affine::AffineDialect,

@@ -1,4 +1,5 @@
-//===- Options.cpp - The command line of intarsia-run -------------------------===//
+//===- Options.cpp - The command line of intarsia-run
+//-------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -41,8 +42,8 @@ exit codes:
   0  success
   1  the program failed: an operator raised, or broke its contract
   2  the command line is wrong
-  3  an input or the model cannot be read, or an input does not fit the model
-  4  PyTorch, an operator or an operator library cannot be loaded
+  3  an input cannot be read or does not fit the model
+  4  the model, PyTorch, an operator or an operator library cannot be loaded
   5  an output cannot be written
 
 environment:

@@ -1,4 +1,5 @@
-//===- Options.h - The command line of intarsia-run ---------------*- C++ -*-===//
+//===- Options.h - The command line of intarsia-run ---------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

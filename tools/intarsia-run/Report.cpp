@@ -1,4 +1,5 @@
-//===- Report.cpp - Times of a program ----------------------------------------===//
+//===- Report.cpp - Times of a program
+//----------------------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -105,9 +106,9 @@ void tool::profile(const Program &program, const std::vector<Value> &inputs,
                          s, plan.functions[f].name, nameOf(plan, step),
                          step.location});
     }
-  std::stable_sort(lines.begin(), lines.end(), [](const Line &a, const Line &b) {
-    return a.time > b.time;
-  });
+  std::stable_sort(
+      lines.begin(), lines.end(),
+      [](const Line &a, const Line &b) { return a.time > b.time; });
   std::printf("mean of %d runs: %.2f us\n", count, total);
   std::printf("%10s %6s %8s  %s\n", "us", "%", "times", "step");
   for (const Line &line : lines)

@@ -1,4 +1,5 @@
-//===- Report.h - Times of a program ------------------------------*- C++ -*-===//
+//===- Report.h - Times of a program ------------------------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

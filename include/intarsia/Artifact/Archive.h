@@ -1,4 +1,5 @@
-//===- Archive.h - Reading and writing .pt2 archives --------------*- C++ -*-===//
+//===- Archive.h - Reading and writing .pt2 archives --------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -29,9 +29,21 @@ namespace intarsia {
 
 class MemoryKernels; // Target/Kernels.h
 
+/// "0.1.0"
+const char *version();
+
 /// The stages of which the IR can be asked for, in order.
-enum class Stage { Imported, Lowered, Fused, Plan, Kernels, LLVM, Assembly };
-std::string_view stageName(Stage stage); // "imported", ..., "llvm", "asm"
+enum class Stage {
+  Imported,
+  Lowered,
+  Fused,
+  Plan,
+  Kernels,
+  LLVM,
+  Assembly,
+  PTX
+};
+std::string_view stageName(Stage stage); // "imported", ..., "asm", "ptx"
 
 struct CompileOptions {
   /// Off: every node is a call through the dispatcher (the oracle).
@@ -41,11 +53,17 @@ struct CompileOptions {
   std::string numerics = "eager";
   /// A result whose strides differ from its fake's is an error, not a warning.
   bool strict = false;
+  /// What kernels are made for: "cpu", or "cuda" and its `arch`. Calls on other
+  /// devices stay calls. The runtime cannot launch CUDA kernels yet, so "cuda"
+  /// is for looking at the code: there is no plan in the result.
+  std::string target = "cpu";
+  std::string arch = "sm_80";
   /// LLVM CPU name and features; "native" asks the host.
   std::string cpu = "native";
   std::string features;
   /// When not empty, the IR after each stage is written here as
-  /// imported.mlir, lowered.mlir, fused.mlir, plan.txt, kernels.mlir, llvm.ll.
+  /// imported.mlir, lowered.mlir, fused.mlir, plan.txt, kernels.mlir, llvm.ll;
+  /// for CUDA kernels.ptx instead of the plan and llvm.ll.
   std::string dumpDir;
   /// Called once with the text of `observedStage`, when both are set. Kernels,
   /// LLVM and Assembly do not happen when there are no kernels.

@@ -29,7 +29,8 @@ struct OfflineOptions {
   /// Shared libraries that register operators, loaded in this order.
   std::vector<std::string> operatorLibraries;
   CompileOptions compile;
-  /// Print this stage to `out`.
+  /// Print this stage to `out`. PTX is written to `output`, if that is given,
+  /// instead of an artifact.
   std::optional<Stage> emit;
   bool printTiming = false;
   /// Allow `output` to be the file `input`.

@@ -1,4 +1,5 @@
-//===- ImportGraph.h - What both readers make ---------------------*- C++ -*-===//
+//===- ImportGraph.h - What both readers make ---------------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -44,9 +45,9 @@ struct TensorMeta {
 struct ValueMeta {
   enum class Kind { Tensor, SymInt, SymFloat, SymBool, Object, None };
   Kind kind = Kind::None;
-  TensorMeta tensor;     // Tensor
-  SymExpr expr;          // SymInt, SymFloat, SymBool
-  int64_t object = -1;   // Object: index in the side table
+  TensorMeta tensor;   // Tensor
+  SymExpr expr;        // SymInt, SymFloat, SymBool
+  int64_t object = -1; // Object: index in the side table
 };
 
 struct Argument {
@@ -71,7 +72,8 @@ struct Argument {
     Object,   // what cannot be data: index in the side table (Generator, ...)
   };
   Kind kind = Kind::None;
-  std::string text; // Value, String, Device, Layout, MemoryFormat, Graph, Operator
+  std::string
+      text; // Value, String, Device, Layout, MemoryFormat, Graph, Operator
   SymExpr expr;
   int64_t integer = 0; // Int, Object
   double real = 0;     // Float; real part of Complex
@@ -112,7 +114,7 @@ struct Node {
   /// "size:0", "stride:1", "offset" or "value".
   std::vector<std::tuple<std::string, int64_t, std::string>> unbackedBindings;
   std::vector<SourceLocation> stack; // innermost last
-  std::string module;                // innermost nn.Module path, "" when unknown
+  std::string module; // innermost nn.Module path, "" when unknown
 };
 
 struct Graph {
@@ -124,17 +126,34 @@ struct Graph {
 };
 
 struct InputSpec {
-  enum class Kind { UserInput, Parameter, Buffer, Constant, Object, Token, ConstantInput };
+  enum class Kind {
+    UserInput,
+    Parameter,
+    Buffer,
+    Constant,
+    Object,
+    Token,
+    ConstantInput
+  };
   Kind kind = Kind::UserInput;
   std::string name;   // the graph input's name
   std::string target; // fully qualified name of a parameter, buffer, constant
   bool persistent = true;
-  bool isStatic = false; // reader B: a parameter or buffer that keeps its address
-  Argument constant;     // ConstantInput: the value export fixed
+  bool isStatic =
+      false;         // reader B: a parameter or buffer that keeps its address
+  Argument constant; // ConstantInput: the value export fixed
 };
 
 struct OutputSpec {
-  enum class Kind { UserOutput, BufferMutation, InputMutation, ParameterMutation, Token, Loss, Gradient };
+  enum class Kind {
+    UserOutput,
+    BufferMutation,
+    InputMutation,
+    ParameterMutation,
+    Token,
+    Loss,
+    Gradient
+  };
   Kind kind = Kind::UserOutput;
   std::string target; // the input or buffer that is mutated
   /// Reader B: its strides are visible to the user.
@@ -145,7 +164,7 @@ struct OutputSpec {
 struct Weight {
   std::string target; // as InputSpec::target
   TensorMeta meta;
-  std::string record; // the archive's record (reader A), "" for reader B
+  std::string record;  // the archive's record (reader A), "" for reader B
   int64_t object = -1; // reader B: side table index
   bool isParameter = false;
 };

@@ -1,4 +1,5 @@
-//===- OperatorFacts.h - What a call of an operator does ----------*- C++ -*-===//
+//===- OperatorFacts.h - What a call of an operator does ----------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

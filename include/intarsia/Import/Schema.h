@@ -39,7 +39,8 @@ struct OperatorSchema {
   std::string schema; // whole text
   std::vector<SchemaArgument> arguments;
   std::vector<SchemaArgument> returns;
-  std::vector<std::string> tags; // "pt2_compliant_tag", "needs_exact_strides", ...
+  std::vector<std::string>
+      tags; // "pt2_compliant_tag", "needs_exact_strides", ...
 };
 
 /// Parses the JSON that `intarsia_torch_operator_schema` of the shim returns

@@ -1,4 +1,5 @@
-//===- Metadata.h - What an artifact says of itself ---------------*- C++ -*-===//
+//===- Metadata.h - What an artifact says of itself ---------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -29,8 +30,8 @@ struct Metadata {
   std::string intarsiaVersion;
   std::string torchVersion; // of the exporter
   struct Target {
-    std::string name;     // "cpu", "cuda"
-    std::string cpu;      // LLVM's name of the processor, for messages
+    std::string name; // "cpu", "cuda"
+    std::string cpu;  // LLVM's name of the processor, for messages
     /// Processor features that the kernels need, by LLVM's names ("avx512f").
     std::vector<std::string> features;
     /// SHA-256 or other digest of kernels.so in hexadecimal: its name in the

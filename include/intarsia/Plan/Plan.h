@@ -200,6 +200,9 @@ struct Kernel {
   /// The operators that were fused into it, for profiles: "aten::add.Tensor, ...".
   std::string summary;
   std::string target; // "cpu" or "cuda"
+  /// What the kernel's run-time checks say, in the order of their numbers:
+  /// "aten::embedding: index out of range in self".
+  std::vector<std::string> messages;
 };
 
 /// An operator that the plan calls, with its schema at compile time.

@@ -1,4 +1,5 @@
-//===- Error.h - What the runtime throws --------------------------*- C++ -*-===//
+//===- Error.h - What the runtime throws --------------------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -30,6 +31,8 @@ enum class ErrorKind : int32_t {
   Guard,
   /// An operator's kernel raised: `cause` is its exception.
   Operator,
+  /// An index that data decided is out of range.
+  Index,
   /// An artifact, operator or library cannot be loaded.
   Load,
   /// A plan that the runtime cannot execute: a fault of the compiler.

@@ -1,4 +1,5 @@
-//===- KernelABI.h - What a compiled CPU kernel looks like --------*- C++ -*-===//
+//===- KernelABI.h - What a compiled CPU kernel looks like --------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -22,9 +23,10 @@ extern "C" {
 ///   symbols  the kernel's index arguments
 ///   scratch  at least the bytes that the launch step says, 64-byte aligned,
 ///            private to this call; null when 0
-/// Never throws, keeps no state.
-typedef void (*IntarsiaKernel)(void *const *buffers, const int64_t *symbols,
-                               int64_t begin, int64_t end, void *scratch);
+/// Returns 0, or the number (from 1) of the check that failed: an index that
+/// data decided was out of range. Never throws, keeps no state.
+typedef int64_t (*IntarsiaKernel)(void *const *buffers, const int64_t *symbols,
+                                  int64_t begin, int64_t end, void *scratch);
 }
 
 #endif // INTARSIA_RUNTIME_KERNELABI_H

@@ -1,4 +1,5 @@
-//===- Model.h - Loading and running a compiled artifact ----------*- C++ -*-===//
+//===- Model.h - Loading and running a compiled artifact ----------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -64,7 +65,8 @@ public:
   Tensor contiguousOnCpu() const;
 
 private:
-  TensorImpl *impl = nullptr;
+  // Replaced by an equal tensor when its memory is asked for and has lazy bits.
+  mutable TensorImpl *impl = nullptr;
 };
 
 class Model {

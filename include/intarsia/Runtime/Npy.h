@@ -1,4 +1,5 @@
-//===- Npy.h - Tensors in NumPy's .npy files ----------------------*- C++ -*-===//
+//===- Npy.h - Tensors in NumPy's .npy files ----------------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Reading and writing .npy files (format versions 1 to 3) of the dtypes that
-// NumPy and PyTorch share. NumPy has no bfloat16: as with the ml_dtypes package,
-// `np.save` of such an array gives elements of type "V2" (two bytes without
-// meaning), and "V2" is read and written here as bfloat16:
+// NumPy and PyTorch share. NumPy has no bfloat16: as with the ml_dtypes
+// package, `np.save` of such an array gives elements of type "V2" (two bytes
+// without meaning), and "V2" is read and written here as bfloat16:
 //
 //   np.load("output_0.npy").view(ml_dtypes.bfloat16)
 //
@@ -36,8 +37,8 @@ public:
 /// NpyError naming the file and the fault.
 Tensor readNpy(const std::string &path);
 
-/// Writes a tensor of any strides and device in C order, little-endian. The file
-/// is complete when this returns; it is not made to appear atomically (see
+/// Writes a tensor of any strides and device in C order, little-endian. The
+/// file is complete when this returns; it is not made to appear atomically (see
 /// intarsia-run). Throws NpyError.
 void writeNpy(const std::string &path, const Tensor &tensor);
 

@@ -1,4 +1,5 @@
-//===- Program.h - A plan ready to run ----------------------------*- C++ -*-===//
+//===- Program.h - A plan ready to run ----------------------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -87,11 +88,11 @@ public:
     StealInputs = 1,
   };
 
-  /// Calls the entry function. `inputs`: one for each input without a weight, in
-  /// order, borrowed unless StealInputs is given. `outputs`: one for each output
-  /// of kind User, owned by the caller, written only on success. Mutations of
-  /// buffers and inputs that the plan returns as outputs are copied back.
-  /// Throws Error.
+  /// Calls the entry function. `inputs`: one for each input without a weight,
+  /// in order, borrowed unless StealInputs is given. `outputs`: one for each
+  /// output of kind User, owned by the caller, written only on success.
+  /// Mutations of buffers and inputs that the plan returns as outputs are
+  /// copied back. Throws Error.
   void run(Value *inputs, size_t inputCount, Value *outputs, size_t outputCount,
            uint32_t flags = None, Profile *profile = nullptr) const;
 

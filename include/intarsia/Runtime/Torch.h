@@ -1,4 +1,5 @@
-//===- Torch.h - The shim's C interface ---------------------------*- C++ -*-===//
+//===- Torch.h - The shim's C interface ---------------------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -107,9 +108,10 @@ struct TensorInfo {
   int16_t dtype; // c10::ScalarType's number
   int8_t deviceType;
   int8_t deviceIndex;
-  bool strided;   // a plain strided tensor with storage
-  bool subclass;  // dispatches to Python
-  bool lazyBits;  // conjugated, negated or zero lazily: the memory is not the value
+  bool strided;  // a plain strided tensor with storage
+  bool subclass; // dispatches to Python
+  bool lazyBits; // conjugated, negated or zero lazily: the memory is not the
+                 // value
 };
 
 /// Why the last function failed.
@@ -136,7 +138,8 @@ struct CallSite {
   void *boxContext;
 };
 
-inline constexpr int32_t torchApiVersion = 1;
+/// Raised with every change of the structures above or of TorchApi.
+inline constexpr int32_t torchApiVersion = 3;
 
 struct TorchApi {
   int32_t abiVersion;
@@ -150,8 +153,9 @@ struct TorchApi {
 
   // --- Operators -------------------------------------------------------------
 
-  /// The schema of operator `name` ("ns::op" or "ns::op.overload") as JSON, null
-  /// when it is not registered; valid until the calling thread's next call.
+  /// The schema of operator `name` ("ns::op" or "ns::op.overload") as JSON,
+  /// null when it is not registered; valid until the calling thread's next
+  /// call.
   ///   {"name": "mylib::op.overload",
   ///    "schema": "mylib::op.overload(Tensor x, ...) -> Tensor",
   ///    "arguments": [{"name", "type", "kwarg_only", "alias_set": [..],
@@ -182,8 +186,9 @@ struct TorchApi {
   int (*describe)(TensorImpl *tensor, TensorInfo *info);
   /// The first element's address, storage offset included (a copy-on-write
   /// storage is made private first). Null with an error for a tensor without
-  /// plain memory; null without one for an empty tensor.
-  int (*dataPointer)(TensorImpl *tensor, void **out);
+  /// plain memory; null without one for an empty tensor. A lazily conjugated or
+  /// negated tensor is replaced by a copy with the bit resolved.
+  int (*dataPointer)(TensorImpl **tensor, void **out);
   /// Identity of the storage, null when it has none.
   const void *(*storage)(TensorImpl *tensor);
   int64_t (*storageUseCount)(TensorImpl *tensor);
@@ -243,6 +248,13 @@ struct TorchApi {
   void (*setThreadCount)(int32_t count);
   bool (*gradEnabled)();
   void (*setGradEnabled)(bool enabled);
+  /// Shows a range of this name to PyTorch's profilers until `endRecord`. Null,
+  /// at no cost, when none is listening.
+  void *(*beginRecord)(const char *name);
+  void (*endRecord)(void *record);
+  /// The version counter of a tensor, which counts in-place writes; -1 for an
+  /// inference tensor.
+  int64_t (*version)(TensorImpl *tensor);
   /// Synchronises the device of `type` when it works asynchronously.
   int (*synchronize)(int8_t deviceType, int8_t deviceIndex);
 };
@@ -253,13 +265,14 @@ typedef const TorchApi *(*TorchApiEntry)(int32_t abiVersion);
 const TorchApi *intarsia_torch_api(int32_t abiVersion);
 }
 
-/// The table: the shim already in the process, or libIntarsiaTorch.so beside the
-/// runtime library (or named by INTARSIA_TORCH_LIBRARY), which brings libtorch
-/// with it when that is not loaded yet. Throws Error(Load). Thread-safe, cached.
+/// The table: the shim already in the process, or libIntarsiaTorch.so beside
+/// the runtime library (or named by INTARSIA_TORCH_LIBRARY), which brings
+/// libtorch with it when that is not loaded yet. Throws Error(Load).
+/// Thread-safe, cached.
 const TorchApi &torchApi();
 
-/// Loads a library of operators. `path` as the user wrote it. Throws Error(Load)
-/// with what to do. Loading one twice is harmless.
+/// Loads a library of operators. `path` as the user wrote it. Throws
+/// Error(Load) with what to do. Loading one twice is harmless.
 void loadOperatorLibrary(const std::string &path);
 
 } // namespace intarsia::runtime

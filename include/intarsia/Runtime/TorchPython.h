@@ -1,4 +1,5 @@
-//===- TorchPython.h - Python objects <-> runtime values ----------*- C++ -*-===//
+//===- TorchPython.h - Python objects <-> runtime values ----------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

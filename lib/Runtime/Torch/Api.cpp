@@ -1,12 +1,13 @@
-//===- Api.cpp - The shim's table and its errors ------------------------------===//
+//===- Api.cpp - The shim's table and its errors
+//------------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// `intarsia_torch_api`, the entry of libIntarsiaTorch.so, and the translation of
-// C++ exceptions into the calling thread's last error.
+// `intarsia_torch_api`, the entry of libIntarsiaTorch.so, and the translation
+// of C++ exceptions into the calling thread's last error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -75,7 +76,8 @@ static const char *mismatchOfVersions() {
   if (major == TORCH_VERSION_MAJOR && minor == TORCH_VERSION_MINOR)
     return nullptr;
   static const std::string text =
-      "libIntarsiaTorch.so was built for PyTorch " TORCH_VERSION ", but PyTorch " +
+      "libIntarsiaTorch.so was built for PyTorch " TORCH_VERSION
+      ", but PyTorch " +
       std::to_string(major) + "." + std::to_string(minor) +
       " is loaded; build it again for that version";
   return text.c_str();

@@ -1,4 +1,5 @@
-//===- Calls.cpp - Calling a registered operator ------------------------------===//
+//===- Calls.cpp - Calling a registered operator
+//------------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,12 +7,12 @@
 //===----------------------------------------------------------------------===//
 //
 // An opaque call: its operator is resolved and its constants are boxed once
-// (`prepareCall`); at run time (`runCall`) the arguments go on a boxed stack, the
-// dispatcher runs the kernel, and what comes back is held against what the fake
-// implementation promised.
+// (`prepareCall`); at run time (`runCall`) the arguments go on a boxed stack,
+// the dispatcher runs the kernel, and what comes back is held against what the
+// fake implementation promised.
 //
-// The call is a redispatch with the autograd and autocast keys masked out of the
-// computed key set, not a thread-local exclusion: kernels that use autograd
+// The call is a redispatch with the autograd and autocast keys masked out of
+// the computed key set, not a thread-local exclusion: kernels that use autograd
 // inside keep working. When something wants to see every call (a dispatch mode,
 // a functorch layer, a tensor subclass), it is an ordinary dispatcher call.
 //
@@ -25,6 +26,7 @@
 #include <ATen/record_function.h>
 #include <c10/core/Layout.h>
 #include <c10/core/MemoryFormat.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 
 #include <atomic>
@@ -39,19 +41,17 @@ namespace plan = intarsia::plan;
 namespace {
 
 /// With one of these the whole dispatcher has to see the call.
-const c10::DispatchKeySet &interceptingKeys() {
-  using c10::DispatchKey;
-  static const c10::DispatchKeySet keys(
-      {DispatchKey::Python, DispatchKey::PythonDispatcher,
-       DispatchKey::PreDispatch, DispatchKey::Functionalize,
-       DispatchKey::FuncTorchDynamicLayerFrontMode,
-       DispatchKey::FuncTorchDynamicLayerBackMode,
-       DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchBatchedDecomposition,
-       DispatchKey::FuncTorchVmapMode, DispatchKey::FuncTorchGradWrapper,
-       DispatchKey::BatchedNestedTensor, DispatchKey::Tracer,
-       DispatchKey::DeferredInit});
-  return keys;
-}
+constexpr c10::DispatchKeySet interceptingKeys(
+    {c10::DispatchKey::Python, c10::DispatchKey::PythonDispatcher,
+     c10::DispatchKey::PreDispatch, c10::DispatchKey::Functionalize,
+     c10::DispatchKey::FuncTorchDynamicLayerFrontMode,
+     c10::DispatchKey::FuncTorchDynamicLayerBackMode,
+     c10::DispatchKey::FuncTorchBatched,
+     c10::DispatchKey::FuncTorchBatchedDecomposition,
+     c10::DispatchKey::FuncTorchVmapMode,
+     c10::DispatchKey::FuncTorchGradWrapper,
+     c10::DispatchKey::BatchedNestedTensor, c10::DispatchKey::Tracer,
+     c10::DispatchKey::DeferredInit});
 
 /// What an argument's schema type makes of a number.
 enum class Target : uint8_t { Natural, Int, Float, Bool, Tensor };
@@ -64,7 +64,7 @@ struct ArgPlan {
   plan::ExprId expr = -1;
   c10::IValue constant;
   std::vector<ArgPlan> list;
-  c10::TypePtr elementType;    // List
+  c10::TypePtr elementType; // List
   const plan::Arg *view = nullptr;
 };
 
@@ -90,30 +90,41 @@ struct ResultPlan {
   bool declaredAlias = false;
 };
 
-/// A boxed stack from the thread's pool: calls nest (a kernel may run a compiled
-/// program), so one vector a thread is not enough.
+/// The thread's spare stack. Calls nest (a kernel may run a compiled program):
+/// whoever finds none makes a new one. A plain pointer in static TLS, because a
+/// dynamic one costs a call to find.
+thread_local torch::jit::Stack *spareStack
+    __attribute__((tls_model("initial-exec"))) = nullptr;
+
+torch::jit::Stack *newStack() {
+  // Frees the spare one when the thread ends.
+  struct Owner {
+    ~Owner() {
+      delete spareStack;
+      spareStack = nullptr;
+    }
+  };
+  thread_local Owner owner;
+  (void)owner;
+  auto *stack = new torch::jit::Stack();
+  stack->reserve(32);
+  return stack;
+}
+
 class StackLease {
 public:
-  StackLease() {
-    std::vector<torch::jit::Stack> &stacks = pool();
-    if (!stacks.empty()) {
-      stack = std::move(stacks.back());
-      stacks.pop_back();
-    } else {
-      stack.reserve(32);
-    }
+  StackLease() : stack(std::exchange(spareStack, nullptr)) {
+    if (!stack) [[unlikely]]
+      stack = newStack();
   }
   ~StackLease() {
-    stack.clear();
-    pool().push_back(std::move(stack));
+    stack->clear();
+    if (!spareStack) [[likely]]
+      spareStack = stack;
+    else
+      delete stack;
   }
-  torch::jit::Stack stack;
-
-private:
-  static std::vector<torch::jit::Stack> &pool() {
-    thread_local std::vector<torch::jit::Stack> stacks;
-    return stacks;
-  }
+  torch::jit::Stack *stack;
 };
 
 /// Where a value stands among the results; made into text only for messages.
@@ -126,7 +137,8 @@ struct Place {
   }
 };
 
-template <typename Range> std::string listText(const Range &values) {
+template <typename Range>
+std::string listText(const Range &values) {
   std::string text = "[";
   bool first = true;
   for (int64_t value : values) {
@@ -167,8 +179,9 @@ private:
   [[noreturn]] void broken(const std::string &what) const {
     std::string remedy;
     if (isAten)
-      remedy = "PyTorch's own implementations of this operator disagree; please "
-               "report it to PyTorch.";
+      remedy =
+          "PyTorch's own implementations of this operator disagree; please "
+          "report it to PyTorch.";
     else
       remedy =
           "Fix the function registered with register_fake" +
@@ -178,9 +191,9 @@ private:
   }
   [[noreturn]] void misfit(const c10::Argument &argument,
                            const std::string &what) const {
-    throw Error(ErrorKind::Load,
-                name + ": argument '" + argument.name() + "' of type " +
-                    argument.type()->str() + " cannot take " + what + at());
+    throw Error(ErrorKind::Load, name + ": argument '" + argument.name() +
+                                     "' of type " + argument.type()->str() +
+                                     " cannot take " + what + at());
   }
 
   ArgPlan compile(const plan::Arg &arg, const c10::TypePtr &type,
@@ -220,14 +233,15 @@ private:
   void bind(int32_t symbol, int64_t bits, Frame &frame, const Place &place,
             const char *what = nullptr, int32_t dim = 0);
   void checkAliases(const Frame &frame) const;
-  void checkAlias(const ResultPlan &result, const Place &place,
-                  const Frame &frame,
-                  std::vector<std::pair<const void *, std::string>> &seen) const;
+  void
+  checkAlias(const ResultPlan &result, const Place &place, const Frame &frame,
+             std::vector<std::pair<const void *, std::string>> &seen) const;
 
   c10::OperatorHandle op;
   const ExprTable &exprs;
   const std::vector<plan::Symbol> &symbols;
   bool strict, isAten = false, anyBinds = false;
+  bool isPlain = false; // one result: a checked tensor in a slot
   std::string name, fakeLocation;
   std::vector<ArgPlan> args;
   std::vector<ResultPlan> results;
@@ -533,8 +547,9 @@ void PreparedCall::build(const CallSite &site) {
       }
       if (!compatible)
         throw Error(ErrorKind::Load,
-                    name + ": the registered schema is not the one that the "
-                           "program was compiled for.\n  compiled for: " +
+                    name +
+                        ": the registered schema is not the one that the "
+                        "program was compiled for.\n  compiled for: " +
                         site.record->schema +
                         "\n  registered:   " + current.str() +
                         "\nCompile the program again, or load the operator "
@@ -543,10 +558,10 @@ void PreparedCall::build(const CallSite &site) {
   }
   const auto &arguments = schema.arguments();
   if (step.args.size() > arguments.size())
-    throw Error(ErrorKind::Load,
-                name + ": the call has " + std::to_string(step.args.size()) +
-                    " arguments, the schema " +
-                    std::to_string(arguments.size()) + at());
+    throw Error(ErrorKind::Load, name + ": the call has " +
+                                     std::to_string(step.args.size()) +
+                                     " arguments, the schema " +
+                                     std::to_string(arguments.size()) + at());
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (i < step.args.size()) {
       currentArgument = arguments[i].name();
@@ -564,16 +579,18 @@ void PreparedCall::build(const CallSite &site) {
     args.push_back(std::move(constant));
   }
   if (step.results.size() > schema.returns().size())
-    throw Error(ErrorKind::Load,
-                name + ": the plan expects " +
-                    std::to_string(step.results.size()) +
-                    " results, the schema has " +
-                    std::to_string(schema.returns().size()) + at());
+    throw Error(ErrorKind::Load, name + ": the plan expects " +
+                                     std::to_string(step.results.size()) +
+                                     " results, the schema has " +
+                                     std::to_string(schema.returns().size()) +
+                                     at());
   for (size_t i = 0; i < step.results.size(); ++i) {
     results.push_back(compile(step.results[i]));
-    results.back().declaredAlias =
-        schema.returns()[i].alias_info() != nullptr;
+    results.back().declaredAlias = schema.returns()[i].alias_info() != nullptr;
   }
+  isPlain = results.size() == 1 && !anyBinds && results[0].spec &&
+            results[0].kind == plan::Result::Kind::Tensor &&
+            results[0].slot >= 0;
 }
 
 //===----------------------------------------------------------------------===//
@@ -712,23 +729,25 @@ at::Tensor PreparedCall::mend(const SpecPlan &spec, at::Tensor tensor,
   if (device.type() != spec.device.type() ||
       (spec.device.has_index() && !device.is_cpu() &&
        device.index() != spec.device.index()))
-    broken(place.text() + " is on " + device.str() + promise + spec.device.str());
+    broken(place.text() + " is on " + device.str() + promise +
+           spec.device.str());
   std::vector<int64_t> sizes = extents(spec.sizes, frame);
   if (tensor.sizes() != c10::IntArrayRef(sizes))
     broken(place.text() + " has size " + listText(tensor.sizes()) + promise +
            listText(sizes));
   std::vector<int64_t> strides = extents(spec.strides, frame);
-  std::string what = place.text() + " has strides " + listText(tensor.strides()) +
-                     " (size " + listText(tensor.sizes()) + ")" + promise +
-                     listText(strides);
+  std::string what =
+      place.text() + " has strides " + listText(tensor.strides()) + " (size " +
+      listText(tensor.sizes()) + ")" + promise + listText(strides);
   if (strict)
     broken(what);
   if (!isAten && !warned.exchange(true))
-    shim::warn(name + ": " + what + at() +
-         ". It is copied into the promised layout at every call. To save the "
-         "copy, return the kernel's strides from the function registered with "
-         "register_fake" +
-         (fakeLocation.empty() ? "" : " (" + fakeLocation + ")") + ".");
+    shim::warn(
+        name + ": " + what + at() +
+        ". It is copied into the promised layout at every call. To save the "
+        "copy, return the kernel's strides from the function registered with "
+        "register_fake" +
+        (fakeLocation.empty() ? "" : " (" + fakeLocation + ")") + ".");
   at::Tensor mended =
       makeEmpty(spec.dtype.toScalarType(), device, sizes, strides);
   copyElements(mended, tensor);
@@ -738,25 +757,24 @@ at::Tensor PreparedCall::mend(const SpecPlan &spec, at::Tensor tensor,
 void PreparedCall::bind(int32_t symbol, int64_t bits, Frame &frame,
                         const Place &place, const char *what, int32_t dim) {
   const plan::Symbol &info = symbols[size_t(symbol)];
-  if (!info.isFloat && ((info.min && bits < *info.min) ||
-                        (info.max && bits > *info.max))) {
+  if (!info.isFloat &&
+      ((info.min && bits < *info.min) || (info.max && bits > *info.max))) {
     std::string subject = place.text();
     if (what)
-      subject += std::string(": the ") + what + " of dimension " +
-                 std::to_string(dim);
+      subject +=
+          std::string(": the ") + what + " of dimension " + std::to_string(dim);
     broken(subject + " is " + std::to_string(bits) +
            ", but its fake implementation promised a value " +
-           (info.min && info.max
-                ? "from " + std::to_string(*info.min) + " to " +
-                      std::to_string(*info.max)
-            : info.min ? "of at least " + std::to_string(*info.min)
-                       : "of at most " + std::to_string(*info.max)));
+           (info.min && info.max ? "from " + std::to_string(*info.min) +
+                                       " to " + std::to_string(*info.max)
+            : info.min           ? "of at least " + std::to_string(*info.min)
+                                 : "of at most " + std::to_string(*info.max)));
   }
   frame.symbols[symbol] = bits;
 }
 
-/// Binds the unbacked symbols that a result defines, before any spec is checked:
-/// a size may be another result.
+/// Binds the unbacked symbols that a result defines, before any spec is
+/// checked: a size may be another result.
 void PreparedCall::bindSymbols(const ResultPlan &result,
                                const c10::IValue &value, Frame &frame,
                                const Place &place) {
@@ -800,7 +818,8 @@ void PreparedCall::receiveTensor(const ResultPlan &result, at::Tensor tensor,
                                  Frame &frame, const Place &place) {
   if (!tensor.defined()) {
     if (result.spec)
-      broken(place.text() + " is None, but its fake implementation promised a tensor");
+      broken(place.text() +
+             " is None, but its fake implementation promised a tensor");
     return; // the slot stays None
   }
   c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
@@ -870,8 +889,7 @@ void PreparedCall::receive(const ResultPlan &result, c10::IValue &&value,
              " members, but its fake implementation promised " +
              std::to_string(result.list.size()));
     for (size_t i = 0; i < members.size(); ++i)
-      receive(result.list[i], c10::IValue(members[i]), frame,
-              Place{i, &place});
+      receive(result.list[i], c10::IValue(members[i]), frame, Place{i, &place});
     return;
   }
   }
@@ -944,14 +962,33 @@ void PreparedCall::checkAliases(const Frame &frame) const {
 //===----------------------------------------------------------------------===//
 
 void PreparedCall::run(Frame &frame, torch::jit::Stack &stack) {
-  for (const ArgPlan &arg : args)
-    stack.push_back(boxArgument(arg, frame));
+  for (const ArgPlan &arg : args) {
+    if (arg.form == ArgPlan::Form::Slot &&
+        frame.slots[arg.slot].kind == Value::Kind::Tensor) [[likely]]
+      stack.emplace_back(share(frame.slots[arg.slot].tensor));
+    else if (arg.form == ArgPlan::Form::Constant)
+      stack.emplace_back(arg.constant);
+    else
+      stack.emplace_back(boxArgument(arg, frame));
+  }
 
   c10::DispatchKeySet keys =
       op.dispatchKeyExtractor().getDispatchKeySetBoxed(&stack);
-  bool direct = !keys.has_any(interceptingKeys());
+  bool direct = !keys.has_any(interceptingKeys);
   if (direct) [[likely]] {
-    keys = keys - tracedKeys();
+    keys = keys - tracedKeys;
+    // A kernel below ADInplaceOrView does not count its writes, unless it calls
+    // others that do: whoever counted, it must have been somebody.
+    c10::SmallVector<std::pair<c10::TensorImpl *, uint32_t>, 4> versions;
+    for (plan::Slot slot : step.mutates) {
+      const Value &value = frame.slots[slot];
+      if (value.kind != Value::Kind::Tensor)
+        continue;
+      c10::TensorImpl *tensor = unwrap(value.tensor);
+      if (!tensor->is_inference())
+        versions.emplace_back(tensor,
+                              tensor->version_counter().current_version());
+    }
     // A redispatch is not reported to profilers: do it here.
     auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
     if (callbacks) [[unlikely]] {
@@ -966,18 +1003,28 @@ void PreparedCall::run(Frame &frame, torch::jit::Stack &stack) {
     } else {
       op.redispatchBoxed(keys, &stack);
     }
-    for (plan::Slot slot : step.mutates) {
-      const Value &value = frame.slots[slot];
-      if (value.kind == Value::Kind::Tensor &&
-          !unwrap(value.tensor)->is_inference())
-        unwrap(value.tensor)->bump_version();
-    }
+    for (auto [tensor, version] : versions)
+      if (tensor->version_counter().current_version() == version)
+        tensor->bump_version();
   } else {
     op.callBoxed(stack);
   }
 }
 
 void PreparedCall::receiveAll(Frame &frame, torch::jit::Stack &stack) {
+  if (isPlain && stack[0].isTensor()) [[likely]] {
+    // One tensor, nothing unusual.
+    const ResultPlan &result = results[0];
+    c10::TensorImpl *impl = stack[0].unsafeToTensorImpl();
+    if (impl != c10::UndefinedTensorImpl::singleton() &&
+        fits(*result.spec, impl, frame)) [[likely]] {
+      frame.slots[result.slot] =
+          Value::of(give(std::move(stack[0]).toTensor()));
+      if (step.checkAlias)
+        checkAliases(frame);
+      return;
+    }
+  }
   if (anyBinds)
     for (size_t i = 0; i < results.size(); ++i)
       bindSymbols(results[i], stack[i], frame, Place{i});
@@ -1020,7 +1067,7 @@ void shim::destroyCall(PreparedCall *call) { delete call; }
 int shim::runCall(PreparedCall *call, Frame *frame) {
   StackLease lease;
   try {
-    call->run(*frame, lease.stack);
+    call->run(*frame, *lease.stack);
   } catch (const Error &) {
     return failWithCurrentException(ErrorKind::Operator);
   } catch (...) {
@@ -1028,7 +1075,7 @@ int shim::runCall(PreparedCall *call, Frame *frame) {
                                     call->at());
   }
   return guarded(ErrorKind::Contract,
-                 [&] { call->receiveAll(*frame, lease.stack); });
+                 [&] { call->receiveAll(*frame, *lease.stack); });
 }
 
 } // namespace intarsia::runtime

@@ -1,4 +1,5 @@
-//===- Schemas.cpp - What the dispatcher knows of an operator -----------------===//
+//===- Schemas.cpp - What the dispatcher knows of an operator
+//-----------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -108,7 +109,8 @@ c10::TypePtr inner(const c10::TypePtr &type) {
   return type;
 }
 
-/// A default value as the importer's Argument. `type` tells a dtype from an int.
+/// A default value as the importer's Argument. `type` tells a dtype from an
+/// int.
 void writeDefault(std::ostream &out, const c10::IValue &value,
                   const c10::TypePtr &type) {
   auto kind = [&](const char *name) -> std::ostream & {
@@ -187,8 +189,8 @@ std::string typeText(const c10::Argument &argument) {
   return optional ? text + "?" : text;
 }
 
-void collectAliases(const c10::AliasInfo &alias, std::vector<std::string> &names,
-                    bool &isWrite) {
+void collectAliases(const c10::AliasInfo &alias,
+                    std::vector<std::string> &names, bool &isWrite) {
   for (const c10::Symbol &set : alias.beforeSets()) {
     std::string name = set.toUnqualString();
     if (std::find(names.begin(), names.end(), name) == names.end())
@@ -278,7 +280,8 @@ bool hasKernel(const c10::OperatorHandle &op, c10::DispatchKey key) {
              c10::DispatchKey::CompositeExplicitAutograd) ||
          op.hasKernelForDispatchKey(
              c10::DispatchKey::CompositeExplicitAutogradNonFunctional) ||
-         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+         op.hasKernelForDispatchKey(
+             c10::DispatchKey::CompositeImplicitAutograd);
 }
 
 void writeSchema(std::ostream &out, const c10::OperatorHandle &op) {
@@ -328,8 +331,7 @@ thread_local std::string text;
 
 c10::OperatorName shim::splitName(const std::string &name) {
   size_t colons = name.find("::");
-  size_t dot =
-      name.find('.', colons == std::string::npos ? 0 : colons + 2);
+  size_t dot = name.find('.', colons == std::string::npos ? 0 : colons + 2);
   if (dot == std::string::npos)
     return c10::OperatorName(name, "");
   std::string overload = name.substr(dot + 1);

@@ -1,4 +1,5 @@
-//===- Shim.h - What the shim's files share -----------------------*- C++ -*-===//
+//===- Shim.h - What the shim's files share -----------------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -54,31 +55,30 @@ inline Boxed *box(c10::IValue value) {
 
 /// The keys below which a compiled program runs: autograd and autocast were
 /// applied when it was traced.
-inline const c10::DispatchKeySet &tracedKeys() {
-  static const c10::DispatchKeySet keys =
-      c10::autograd_dispatch_keyset_with_ADInplaceOrView |
-      c10::autocast_dispatch_keyset;
-  return keys;
-}
+constexpr c10::DispatchKeySet tracedKeys =
+    c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+    c10::autocast_dispatch_keyset;
 
 /// Tensors whose memory is not what `sizes` and `strides` say.
 inline bool hasLazyBits(const c10::TensorImpl *tensor) {
-  static const c10::DispatchKeySet keys({c10::DispatchKey::Conjugate,
-                                         c10::DispatchKey::Negative,
-                                         c10::DispatchKey::ZeroTensor});
+  constexpr c10::DispatchKeySet keys({c10::DispatchKey::Conjugate,
+                                      c10::DispatchKey::Negative,
+                                      c10::DispatchKey::ZeroTensor});
   return tensor->key_set().has_any(keys);
 }
 
 /// The calling thread's last error.
 ShimError &error();
-int fail(ErrorKind kind, std::string message, std::exception_ptr cause = nullptr);
+int fail(ErrorKind kind, std::string message,
+         std::exception_ptr cause = nullptr);
 /// Describes the exception that is being handled.
 int failWithCurrentException(ErrorKind kind, const std::string &prefix = "",
                              const std::string &suffix = "");
 void warn(const std::string &message);
 
 /// Runs `body`, turning exceptions into an error of `kind`.
-template <typename Body> int guarded(ErrorKind kind, Body body) noexcept {
+template <typename Body>
+int guarded(ErrorKind kind, Body body) noexcept {
   try {
     body();
     return 0;

@@ -1,4 +1,5 @@
-//===- Tensors.cpp - Tensors, threads and modes through the shim --------------===//
+//===- Tensors.cpp - Tensors, threads and modes through the shim
+//--------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -19,6 +20,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/stack.h>
+#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/stable/c/shim.h>
@@ -44,9 +46,9 @@ at::Tensor shim::makeEmpty(c10::ScalarType dtype, c10::Device device,
 
 at::Tensor shim::makeView(c10::TensorImpl *source, c10::IntArrayRef sizes,
                           c10::IntArrayRef strides, int64_t offset) {
-  static const c10::DispatchKeySet special({c10::DispatchKey::Python,
-                                            c10::DispatchKey::Quantized,
-                                            c10::DispatchKey::FuncTorchBatched});
+  constexpr c10::DispatchKeySet special({c10::DispatchKey::Python,
+                                         c10::DispatchKey::Quantized,
+                                         c10::DispatchKey::FuncTorchBatched});
   if (!source->key_set().has_any(special) && source->has_storage() &&
       source->layout() == c10::Layout::Strided) [[likely]] {
     // What at::as_strided does for such a tensor, without the dispatcher.
@@ -124,18 +126,34 @@ int describe(TensorImpl *tensor, TensorInfo *info) {
   });
 }
 
-int dataPointer(TensorImpl *tensor, void **out) {
-  c10::TensorImpl *impl = unwrap(tensor);
+constexpr c10::DispatchKeySet functorchKeys(
+    {c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
+     c10::DispatchKey::BatchedNestedTensor, c10::DispatchKey::Functionalize});
+
+int dataPointer(TensorImpl **tensor, void **out) {
   *out = nullptr;
-  if (hasLazyBits(impl)) [[unlikely]]
-    return fail(ErrorKind::Guard,
-                "a tensor is a lazily conjugated or negated view, whose memory "
-                "a compiled kernel cannot read; call resolve_conj() or "
-                "resolve_neg() on it first");
+  if (hasLazyBits(unwrap(*tensor))) [[unlikely]] {
+    int status = guarded(ErrorKind::Operator, [&] {
+      at::Tensor lazy = share(*tensor);
+      at::Tensor resolved =
+          makeEmpty(lazy.scalar_type(), lazy.device(), lazy.sizes(),
+                    lazy.strides());
+      resolved.copy_(lazy);
+      release(std::exchange(*tensor, give(std::move(resolved))));
+    });
+    if (status)
+      return status;
+  }
+  c10::TensorImpl *impl = unwrap(*tensor);
   return guarded(ErrorKind::Guard, [&] {
-    if (impl->key_set().has(c10::DispatchKey::Python))
-      TORCH_CHECK(false, "a tensor subclass has no memory that a compiled "
-                         "kernel can read");
+    TORCH_CHECK(
+        !impl->key_set().has(c10::DispatchKey::Python),
+        "a tensor subclass with __torch_dispatch__ has no memory that a "
+        "compiled kernel can read; compile with fuse=False");
+    TORCH_CHECK(!impl->key_set().has_any(functorchKeys),
+                "a tensor inside torch.func.vmap, grad or another functorch "
+                "transform has no memory that a compiled kernel can read; "
+                "compile the transformed function, or compile with fuse=False");
     TORCH_CHECK(impl->has_storage(), "a tensor of layout ", impl->layout(),
                 " has no memory that a compiled kernel can read");
     *out = impl->mutable_data();
@@ -256,8 +274,8 @@ int fromBlob(void *data, int64_t bytes, int16_t dtype, int64_t dim,
     at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
         std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
         c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(dtype)));
-    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(
-        {sizes, size_t(dim)}, {strides, size_t(dim)});
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides({sizes, size_t(dim)},
+                                                        {strides, size_t(dim)});
     *out = give(std::move(tensor));
   });
 }
@@ -314,6 +332,30 @@ void setThreadCount(int32_t count) { at::set_num_threads(count); }
 bool gradEnabled() { return c10::GradMode::is_enabled(); }
 void setGradEnabled(bool enabled) { c10::GradMode::set_enabled(enabled); }
 
+void *beginRecord(const char *name) {
+  auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
+  if (!callbacks)
+    return nullptr;
+  try {
+    auto record = std::make_unique<at::RecordFunction>(std::move(*callbacks));
+    if (record->isActive())
+      record->before(name);
+    return record.release();
+  } catch (...) {
+    return nullptr; // a profiler's fault is not the program's
+  }
+}
+void endRecord(void *record) {
+  delete static_cast<at::RecordFunction *>(record);
+}
+
+int64_t version(TensorImpl *tensor) {
+  c10::TensorImpl *impl = unwrap(tensor);
+  return impl->is_inference()
+             ? -1
+             : int64_t(impl->version_counter().current_version());
+}
+
 int synchronize(int8_t deviceType, int8_t deviceIndex) {
   return guarded(ErrorKind::Operator, [&] {
     c10::Device device = deviceOf(deviceType, deviceIndex);
@@ -356,5 +398,8 @@ void shim::fillTensorFunctions(TorchApi &api) {
   api.setThreadCount = setThreadCount;
   api.gradEnabled = gradEnabled;
   api.setGradEnabled = setGradEnabled;
+  api.beginRecord = beginRecord;
+  api.endRecord = endRecord;
+  api.version = version;
   api.synchronize = synchronize;
 }

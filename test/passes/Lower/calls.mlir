@@ -1,4 +1,5 @@
 // RUN: intarsia-opt --lower-calls %s | FileCheck %s
+// RUN: intarsia-opt --lower-calls=devices=cpu,cuda %s | FileCheck %s --check-prefix=CUDA
 
 // What stays a call, and why.
 
@@ -16,11 +17,17 @@ func.func @complex(%x: !intarsia.tensor<[4]xc64>) -> !intarsia.tensor<[4]xc64> {
   return %0 : !intarsia.tensor<[4]xc64>
 }
 
-// A copy from one device to another is nobody's kernel.
+// A copy from one device to another is nobody's kernel. Nothing is compiled for
+// a device that was not asked for.
 
 // CHECK-LABEL: func.func @devices
 // CHECK: intarsia.call "aten::_to_copy"
-// CHECK: intarsia.kernel
+// CHECK-NOT: intarsia.kernel
+// CHECK: intarsia.call "aten::exp"
+// CUDA-LABEL: func.func @devices
+// CUDA: intarsia.call "aten::_to_copy"
+// CUDA: intarsia.kernel
+// CUDA-NEXT: ^bb0
 func.func @devices(%x: !intarsia.tensor<[4]xf32>) -> !intarsia.tensor<[4]xf32, device = "cuda:0"> {
   %0 = intarsia.call "aten::_to_copy"(self = %x, dtype = none, layout = none, device = device<"cuda:0">, pin_memory = none, non_blocking = false, memory_format = none)
     : (!intarsia.tensor<[4]xf32>) -> !intarsia.tensor<[4]xf32, device = "cuda:0">

@@ -1,4 +1,5 @@
-//===- ArchiveTest.cpp - Reading and writing archives ----------------------===//
+//===- ArchiveTest.cpp - Reading and writing archives
+//----------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -56,7 +57,8 @@ protected:
 };
 
 /// The message of the ArchiveError that `action` throws.
-template <typename Action> std::string errorOf(Action action) {
+template <typename Action>
+std::string errorOf(Action action) {
   try {
     action();
   } catch (const ArchiveError &error) {
@@ -207,15 +209,16 @@ TEST_F(ArchiveTest, WriterLeavesNothingBehindUnlessFinished) {
   }
   EXPECT_EQ(readFile("out.pt2"), "the old file");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
-  EXPECT_NE(errorOf([&] { ArchiveWriter("/nonexistent/x.pt2", "x"); })
-                .find("cannot be written"),
+  EXPECT_NE(errorOf([&] {
+              ArchiveWriter("/nonexistent/x.pt2", "x");
+            }).find("cannot be written"),
             std::string::npos);
 }
 
 TEST_F(ArchiveTest, WriterRefusesUnsafeNames) {
   ArchiveWriter writer(path("out.pt2"), "out");
-  for (std::string name : {"", "/etc/passwd", "../up", "a/../b", "a//b", "a\\b",
-                           "a/", "."})
+  for (std::string name :
+       {"", "/etc/passwd", "../up", "a/../b", "a//b", "a\\b", "a/", "."})
     EXPECT_NE(errorOf([&] { writer.add(name, "x"); }).find("clean"),
               std::string::npos)
         << name;
@@ -242,9 +245,9 @@ TEST_F(ArchiveTest, ReadsDeflatedRecords) {
   writeFile("d.pt2", zip.finish());
   Archive archive(path("d.pt2"));
   EXPECT_EQ(archive.read("big"), text);
-  EXPECT_NE(errorOf([&] { archive.bytes(archive.get("big")); })
-                .find("compressed"),
-            std::string::npos);
+  EXPECT_NE(
+      errorOf([&] { archive.bytes(archive.get("big")); }).find("compressed"),
+      std::string::npos);
 }
 
 TEST_F(ArchiveTest, ReadsZip64) {
@@ -263,8 +266,9 @@ TEST_F(ArchiveTest, RefusesHostileDirectories) {
   };
   uint32_t crc = crcOf("x");
   for (std::string name : {"r/../../x", "/x", "r\\x", "r//x"})
-    EXPECT_NE(error([&](ZipBuilder &zip) { zip.add(name, "x", 0, 1, crc); })
-                  .find("not a clean relative path"),
+    EXPECT_NE(error([&](ZipBuilder &zip) {
+                zip.add(name, "x", 0, 1, crc);
+              }).find("not a clean relative path"),
               std::string::npos)
         << name;
   EXPECT_NE(error([&](ZipBuilder &zip) {
@@ -284,8 +288,9 @@ TEST_F(ArchiveTest, RefusesHostileDirectories) {
               zip.add("r/x", "x", 8, 0x7fffffff, crc);
             }).find("impossible"),
             std::string::npos);
-  EXPECT_NE(error([&](ZipBuilder &zip) { zip.add("r/x", "x", 12, 1, crc); })
-                .find("compression method 12"),
+  EXPECT_NE(error([&](ZipBuilder &zip) {
+              zip.add("r/x", "x", 12, 1, crc);
+            }).find("compression method 12"),
             std::string::npos);
 }
 
@@ -293,16 +298,16 @@ TEST_F(ArchiveTest, DetectsDamage) {
   std::string bytes = sample();
   bytes[bytes.find("wwww")] = 'v';
   Archive archive(writeFile("x.pt2", bytes));
-  std::string message =
-      errorOf([&] { archive.read("data/weights/weight_0"); });
+  std::string message = errorOf([&] { archive.read("data/weights/weight_0"); });
   EXPECT_NE(message.find("checksum"), std::string::npos);
   EXPECT_NE(message.find("x.pt2"), std::string::npos);
   EXPECT_EQ(archive.read("models/model.json"), "{\"a\": 1}");
 }
 
 TEST_F(ArchiveTest, MissingAndOddFiles) {
-  EXPECT_NE(errorOf([&] { Archive archive(path("none.pt2")); })
-                .find("cannot be opened"),
+  EXPECT_NE(errorOf([&] {
+              Archive archive(path("none.pt2"));
+            }).find("cannot be opened"),
             std::string::npos);
   EXPECT_NE(errorOf([&] { Archive archive(folder); }).find("regular file"),
             std::string::npos);

@@ -1,12 +1,13 @@
-//===- CallTest.cpp - Calling operators through the shim ----------------------===//
+//===- CallTest.cpp - Calling operators through the shim
+//----------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// Each form of argument and result, and each way in which a kernel can break the
-// promise of its fake implementation.
+// Each form of argument and result, and each way in which a kernel can break
+// the promise of its fake implementation.
 //
 //===----------------------------------------------------------------------===//
 
@@ -98,8 +99,9 @@ TEST_F(CallTest, ArgumentThatDoesNotFitTheSchema) {
   std::string text = errorOf(ErrorKind::Load, [] {
     unary("rt::scale", {B::text(plan::Arg::Kind::String, "two")});
   });
-  EXPECT_CONTAINS(text, "rt::scale: argument 'factor' of type float cannot take "
-                        "the string 'two'");
+  EXPECT_CONTAINS(text,
+                  "rt::scale: argument 'factor' of type float cannot take "
+                  "the string 'two'");
   EXPECT_CONTAINS(text, "model.py:12");
 }
 
@@ -120,8 +122,8 @@ TEST_F(CallTest, ChangedSchemaShowsBoth) {
   plan::Plan plan;
   plan.functions = {f.function};
   plan.operators = {{"rt::same", "rt::same(Tensor x, float f) -> Tensor", ""}};
-  std::string text = errorOf(ErrorKind::Load,
-                             [&] { Program::create(plan, {}); });
+  std::string text =
+      errorOf(ErrorKind::Load, [&] { Program::create(plan, {}); });
   EXPECT_CONTAINS(text, "compiled for: rt::same(Tensor x, float f) -> Tensor");
   EXPECT_CONTAINS(text, "registered:   rt::same(Tensor x) -> Tensor");
   plan.operators[0].schema = "rt::same(Tensor x) -> Tensor";
@@ -188,7 +190,8 @@ TEST_F(CallTest, OtherStridesAreCopiedWithOneWarning) {
 }
 
 TEST_F(CallTest, OtherStridesAreAnErrorWhenStrict) {
-  auto p = unary("rt::transposed", {}, {"2", "3"}, {"3", "1"}, DType::F32, true);
+  auto p =
+      unary("rt::transposed", {}, {"2", "3"}, {"3", "1"}, DType::F32, true);
   EXPECT_CONTAINS(
       errorOf(ErrorKind::Contract, [&] { run(*p, {iota({2, 3})}); }),
       "output 0 has strides [1, 2]");
@@ -201,8 +204,8 @@ TEST_F(CallTest, UndeclaredAlias) {
       errorOf(ErrorKind::Contract, [&] { run(*p, {iota({2, 3})}); });
   EXPECT_CONTAINS(text, "rt::identity: output 0 shares memory with argument "
                         "'x', which its schema does not declare");
-  auto honest = unary("rt::same", {}, {"2", "3"}, {"3", "1"}, DType::F32, false,
-                      true);
+  auto honest =
+      unary("rt::same", {}, {"2", "3"}, {"3", "1"}, DType::F32, false, true);
   EXPECT_EQ(run(*honest, {iota({2, 3})}).size(), 1u);
 }
 
@@ -210,7 +213,8 @@ TEST_F(CallTest, UnbackedSizeIsBoundAndChecked) {
   B f("forward");
   f.input("x", 0, f.spec({"2", "3"}, {"3", "1"}));
   int32_t u0 = f.symbol("u0", 0, 4);
-  plan::Result indices = B::tensor(1, f.spec({"u0", "2"}, {"2", "1"}, DType::I64));
+  plan::Result indices =
+      B::tensor(1, f.spec({"u0", "2"}, {"2", "1"}, DType::I64));
   plan::Result count = B::number(2);
   count.bindsSymbol = u0;
   f.call("rt::nonzero_count", {B::atSlot(0)}, {indices, count});
@@ -225,14 +229,16 @@ TEST_F(CallTest, UnbackedSizeIsBoundAndChecked) {
   // Five elements are not zero: more than the fake allowed.
   EXPECT_CONTAINS(
       errorOf(ErrorKind::Contract, [&] { run(*p, {iota({2, 3})}); }),
-      "output 1 is 5, but its fake implementation promised a value from 0 to 4");
+      "output 1 is 5, but its fake implementation promised a value from 0 to "
+      "4");
 }
 
 TEST_F(CallTest, UnbackedSizeFromATensorsDimension) {
   B f("forward");
   f.input("x", 0, f.spec({"2", "3"}, {"3", "1"}));
   int32_t u0 = f.symbol("u0", 0);
-  plan::Result indices = B::tensor(1, f.spec({"u0", "2"}, {"1", "u0"}, DType::I64));
+  plan::Result indices =
+      B::tensor(1, f.spec({"u0", "2"}, {"1", "u0"}, DType::I64));
   indices.bindsSize = {{u0, 0}};
   plan::Step &step = f.call("aten::nonzero", {B::atSlot(0)}, {indices});
   (void)step;
@@ -254,7 +260,8 @@ TEST_F(CallTest, ListsOfResults) {
   f.call("rt::halves", {B::atSlot(0)}, {list});
   f.output(2);
   auto p = program({f.function});
-  EXPECT_EQ(contents(run(*p, {iota({2, 3})})[0]), (std::vector<float>{3, 4, 5}));
+  EXPECT_EQ(contents(run(*p, {iota({2, 3})})[0]),
+            (std::vector<float>{3, 4, 5}));
 
   B g("forward");
   g.input("x", 0, g.spec({"2", "3"}, {"3", "1"}));
@@ -287,7 +294,8 @@ TEST_F(CallTest, OptionalResult) {
       second = plan::Result();
       second.kind = plan::Result::Kind::None;
     }
-    f.call("rt::maybe", {B::atSlot(0), B::boolean(give)}, {B::tensor(1), second});
+    f.call("rt::maybe", {B::atSlot(0), B::boolean(give)},
+           {B::tensor(1), second});
     f.output(1);
     return program({f.function});
   };
@@ -320,6 +328,25 @@ TEST_F(CallTest, MutationReachesTheTensor) {
   EXPECT_EQ(contents(x), (std::vector<float>{1, 2, 3, 4, 5, 6}));
 }
 
+TEST_F(CallTest, MutationIsCountedOnceBelowAutograd) {
+  // aten::add_.Tensor below ADInplaceOrView does not count its write;
+  // aten::add_.Scalar calls it through the dispatcher, which does.
+  for (bool scalar : {false, true}) {
+    B f("forward");
+    f.input("x", 0, f.spec({"2", "3"}, {"3", "1"}));
+    plan::Result tied;
+    tied.kind = plan::Result::Kind::Tied;
+    f.call(scalar ? "aten::add_.Scalar" : "aten::add_.Tensor",
+           {B::atSlot(0), B::integer(1)}, {tied})
+        .mutates = {0};
+    auto p = program({f.function});
+    Tensor x = iota({2, 3});
+    int64_t before = torchApi().version(x.get());
+    run(*p, {x});
+    EXPECT_EQ(torchApi().version(x.get()), before + 1) << scalar;
+  }
+}
+
 TEST_F(CallTest, ViewArgumentSharesMemory) {
   B f("forward");
   f.input("x", 0, f.spec({"2", "3"}, {"3", "1"}));
@@ -348,11 +375,12 @@ TEST_F(CallTest, SchemaAsJson) {
   EXPECT_CONTAINS(text, "{\"kind\": \"string\", \"value\": \"a\\\"b\"}");
   EXPECT_CONTAINS(text, "\"type\": \"int[2]\"");
   EXPECT_CONTAINS(text, "\"type\": \"ScalarType?\"");
-  EXPECT_CONTAINS(text, "{\"name\": \"out\", \"type\": \"Tensor?\", "
-                        "\"kwarg_only\": true, \"alias_set\": [\"a\"], "
-                        "\"is_write\": true, \"default\": {\"kind\": \"none\"}}");
   EXPECT_CONTAINS(text,
-                  "{\"kind\": \"memoryformat\", \"value\": \"contiguous_format\"}");
+                  "{\"name\": \"out\", \"type\": \"Tensor?\", "
+                  "\"kwarg_only\": true, \"alias_set\": [\"a\"], "
+                  "\"is_write\": true, \"default\": {\"kind\": \"none\"}}");
+  EXPECT_CONTAINS(
+      text, "{\"kind\": \"memoryformat\", \"value\": \"contiguous_format\"}");
   EXPECT_EQ(torchApi().operatorSchema("rt::nothing"), nullptr);
   text = torchApi().operatorSchema("aten::expand");
   EXPECT_CONTAINS(text, "\"type\": \"SymInt[]\"");

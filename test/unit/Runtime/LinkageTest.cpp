@@ -1,4 +1,5 @@
-//===- LinkageTest.cpp - Who links what ---------------------------------------===//
+//===- LinkageTest.cpp - Who links what
+//---------------------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -34,9 +35,10 @@ std::string outputOf(const std::string &command) {
 TEST(LinkageTest, RuntimeNeedsNeitherTorchNorMlir) {
   std::string needed = outputOf("readelf -d " INTARSIA_RUNTIME_LIBRARY);
   for (const char *library : {"torch", "libc10", "MLIR", "LLVM", "python"})
-    EXPECT_EQ(needed.find(library), std::string::npos)
-        << library << " in:\n" << needed;
-  std::string symbols = outputOf("nm -DC --undefined-only " INTARSIA_RUNTIME_LIBRARY);
+    EXPECT_EQ(needed.find(library), std::string::npos) << library << " in:\n"
+                                                       << needed;
+  std::string symbols =
+      outputOf("nm -DC --undefined-only " INTARSIA_RUNTIME_LIBRARY);
   for (const char *name : {"c10::", "at::", "torch::", "mlir::", "llvm::"})
     EXPECT_EQ(symbols.find(std::string(" ") + name), std::string::npos) << name;
 }
@@ -45,6 +47,13 @@ TEST(LinkageTest, ShimNeedsNoPython) {
   std::string needed = outputOf("readelf -d " INTARSIA_TORCH_LIBRARY_FILE);
   EXPECT_NE(needed.find("libtorch_cpu"), std::string::npos);
   for (const char *library : {"torch_python", "libpython", "MLIR", "LLVM"})
+    EXPECT_EQ(needed.find(library), std::string::npos) << library;
+}
+
+TEST(LinkageTest, ToolNeedsNeitherPythonNorLlvm) {
+  std::string needed = outputOf("ldd " INTARSIA_RUN_TOOL);
+  EXPECT_NE(needed.find("libIntarsiaRuntime"), std::string::npos);
+  for (const char *library : {"python", "torch", "MLIR", "LLVM"})
     EXPECT_EQ(needed.find(library), std::string::npos) << library;
 }
 
@@ -57,9 +66,9 @@ TEST(LinkageTest, OperatorLibraryThatNeedsPythonIsExplained) {
 }
 
 TEST(LinkageTest, OperatorLibraryThatDoesNotExist) {
-  EXPECT_CONTAINS(errorOf(ErrorKind::Load,
-                          [] { loadOperatorLibrary("/nowhere/libx.so"); }),
-                  "operator library '/nowhere/libx.so' does not exist");
+  EXPECT_CONTAINS(
+      errorOf(ErrorKind::Load, [] { loadOperatorLibrary("/nowhere/libx.so"); }),
+      "operator library '/nowhere/libx.so' does not exist");
 }
 
 } // namespace

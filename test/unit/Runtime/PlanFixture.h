@@ -1,4 +1,5 @@
-//===- PlanFixture.h - Plans made by hand for tests ---------------*- C++ -*-===//
+//===- PlanFixture.h - Plans made by hand for tests ---------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -216,7 +217,8 @@ inline std::vector<Tensor> run(const Program &program,
 }
 
 /// Runs `body` and returns the message of the Error of `kind` that it throws.
-template <typename Body> std::string errorOf(ErrorKind kind, Body body) {
+template <typename Body>
+std::string errorOf(ErrorKind kind, Body body) {
   try {
     body();
   } catch (const Error &error) {

@@ -1,4 +1,5 @@
-//===- ProgramTest.cpp - Running plans ----------------------------------------===//
+//===- ProgramTest.cpp - Running plans
+//----------------------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -202,8 +203,8 @@ std::unique_ptr<Program> kernelProgram(bool parallel) {
   f.output(2);
   plan::Plan plan;
   plan.functions = {f.function};
-  plan.kernels = {{"add_one_rows", "aten::add", "cpu"},
-                  {"double_rows", "aten::mul", "cpu"}};
+  plan.kernels = {{"add_one_rows", "aten::add", "cpu", {}},
+                  {"double_rows", "aten::mul", "cpu", {}}};
   Program::Options options;
   options.kernelLibrary = RUNTIME_TEST_KERNELS;
   return Program::create(plan, options);
@@ -221,7 +222,7 @@ TEST_F(ProgramTest, KernelsAndArena) {
   }
 }
 
-TEST_F(ProgramTest, KernelOfAnotherPlan) {
+std::unique_ptr<Program> oneKernel(plan::Kernel kernel) {
   B f("forward");
   f.input("x", 0, f.spec({"2"}, {"1"}));
   Step &step = f.step(Step::Kind::Launch);
@@ -231,12 +232,25 @@ TEST_F(ProgramTest, KernelOfAnotherPlan) {
   f.output(0);
   plan::Plan plan;
   plan.functions = {f.function};
-  plan.kernels = {{"nothere", "", "cpu"}};
+  plan.kernels = {std::move(kernel)};
   Program::Options options;
   options.kernelLibrary = RUNTIME_TEST_KERNELS;
+  return Program::create(plan, options);
+}
+
+TEST_F(ProgramTest, KernelOfAnotherPlan) {
   EXPECT_CONTAINS(
-      errorOf(ErrorKind::Load, [&] { Program::create(plan, options); }),
+      errorOf(ErrorKind::Load, [] { oneKernel({"nothere", "", "cpu", {}}); }),
       "does not define nothere");
+  EXPECT_CONTAINS(errorOf(ErrorKind::Load,
+                          [] { oneKernel({"add_one_rows", "", "tpu", {}}); }),
+                  "for target 'tpu'");
+}
+
+TEST_F(ProgramTest, KernelWhoseCheckFails) {
+  auto p = oneKernel({"failing_check", "", "cpu", {"first", "second check"}});
+  EXPECT_EQ(errorOf(ErrorKind::Index, [&] { run(*p, {iota({2})}); }),
+            "second check (model.py:12 in forward: y = f(x))");
 }
 
 //===----------------------------------------------------------------------===//
@@ -396,8 +410,8 @@ TEST_F(ProgramTest, MapAndScan) {
   sum.input("row", 1, sum.spec({"2"}, {"1"}));
   sum.call("aten::add.Tensor", {B::atSlot(0), B::atSlot(1)}, {B::tensor(2)});
   sum.function.outputs = {B::atSlot(2), B::atSlot(2)};
-  auto p = program(
-      {f.function, branch("double", "aten::mul.Scalar"), sum.function});
+  auto p =
+      program({f.function, branch("double", "aten::mul.Scalar"), sum.function});
   std::vector<Tensor> out = run(*p, {iota({3, 2}), iota({2})});
   EXPECT_EQ(contents(out[0]), (std::vector<float>{0, 2, 4, 6, 8, 10}));
   EXPECT_EQ(contents(out[1]), (std::vector<float>{12, 19}));
@@ -416,8 +430,8 @@ TEST_F(ProgramTest, PythonSteps) {
                B::text(plan::Arg::Kind::Function, "double")};
   step.results = {B::tensor(f.grow(1), f.spec({"2"}, {"1"}))};
   f.output(1);
-  std::vector<plan::Function> functions = {f.function,
-                                           branch("double", "aten::mul.Scalar")};
+  std::vector<plan::Function> functions = {
+      f.function, branch("double", "aten::mul.Scalar")};
   EXPECT_CONTAINS(errorOf(ErrorKind::Load, [&] { program(functions); }),
                   "needs Python");
   Program::Options options;

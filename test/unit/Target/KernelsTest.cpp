@@ -42,9 +42,14 @@ protected:
     context.loadDialect<mlir::LLVM::LLVMDialect>();
     std::string name = (fs::temp_directory_path() / "kernels-XXXXXX").string();
     cache = mkdtemp(name.data());
+    if (const char *value = std::getenv("INTARSIA_CACHE_DIR"))
+      previous = value;
     setenv("INTARSIA_CACHE_DIR", cache.c_str(), 1);
   }
-  ~KernelsTest() override { fs::remove_all(cache); }
+  ~KernelsTest() override {
+    fs::remove_all(cache);
+    setenv("INTARSIA_CACHE_DIR", previous.c_str(), 1);
+  }
 
   mlir::OwningOpRef<mlir::ModuleOp> parse(const std::string &text) {
     return mlir::parseSourceString<mlir::ModuleOp>(text, &context);
@@ -74,6 +79,7 @@ protected:
 
   mlir::MLIRContext context;
   fs::path cache;
+  std::string previous;
 };
 
 using Unary = int64_t (*)(int64_t);
@@ -145,7 +151,11 @@ TEST_F(KernelsTest, UnusableCacheFolderMeansMemory) {
   std::ofstream(file) << "not a folder";
   setenv("INTARSIA_CACHE_DIR", file.c_str(), 1);
   auto module = parse(adder("first", 1) + adder("second", 2));
+  testing::internal::CaptureStderr();
   KernelCode code = compileKernels(*module, {});
+  std::string warning = testing::internal::GetCapturedStderr();
+  EXPECT_NE(warning.find("'" + file + "'"), std::string::npos) << warning;
+  EXPECT_NE(warning.find("set INTARSIA_CACHE_DIR"), std::string::npos);
   EXPECT_TRUE(code.path.empty());
   EXPECT_FALSE(code.sharedObject.empty());
   ASSERT_NE(code.memory, nullptr);

@@ -19,7 +19,13 @@
 #include "passes/CPU/MathEmitters.h"
 #include "passes/Passes.h"
 
-#include "mlir/Conversion/Passes.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -37,6 +43,7 @@
 #include <chrono>
 #include <cmath>
 #include <dlfcn.h>
+#include <filesystem>
 #include <random>
 
 using namespace intarsia;
@@ -106,6 +113,24 @@ TargetOptions targetOptions() {
   const char *cpu = std::getenv("INTARSIA_MATH_CPU");
   return {cpu ? cpu : "native", ""};
 }
+
+/// Tests must not fill the user's cache.
+class PrivateCache : public testing::Environment {
+public:
+  void SetUp() override {
+    std::string name =
+        (std::filesystem::temp_directory_path() / "math-XXXXXX").string();
+    path = mkdtemp(name.data());
+    setenv("INTARSIA_CACHE_DIR", path.c_str(), 1);
+  }
+  void TearDown() override { std::filesystem::remove_all(path); }
+
+private:
+  std::string path;
+};
+
+const testing::Environment *const privateCache =
+    testing::AddGlobalTestEnvironment(new PrivateCache);
 
 /// Compiles `func.func @kernel` of `text` and keeps it loaded.
 class Compiled {

@@ -1,4 +1,5 @@
-//===- TorchPython.cpp - Python objects <-> runtime values --------------------===//
+//===- TorchPython.cpp - Python objects <-> runtime values
+//--------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -53,7 +54,8 @@ TensorImpl *tensorFromPython(PyObject *object) {
 }
 
 PyObject *tensorToPython(TensorImpl *tensor) {
-  at::Tensor owned(c10::intrusive_ptr<c10::TensorImpl>::reclaim(unwrap(tensor)));
+  at::Tensor owned(
+      c10::intrusive_ptr<c10::TensorImpl>::reclaim(unwrap(tensor)));
   return translated<PyObject *>(
       nullptr, [&] { return THPVariable_Wrap(std::move(owned)); });
 }
@@ -86,7 +88,8 @@ int valueFromPython(PyObject *object, Value *out) {
     // SymInt and SymFloat come with a hint when a caller traces us; a program
     // runs on numbers.
     if (torch::is_symint(object))
-      *out = Value::of(py::cast<c10::SymInt>(object).guard_int(__FILE__, __LINE__));
+      *out = Value::of(
+          py::cast<c10::SymInt>(object).guard_int(__FILE__, __LINE__));
     else if (torch::is_symfloat(object))
       *out = Value::of(
           py::cast<c10::SymFloat>(object).guard_float(__FILE__, __LINE__));
@@ -94,8 +97,8 @@ int valueFromPython(PyObject *object, Value *out) {
       *out = Value::of(
           py::cast<c10::SymBool>(object).guard_bool(__FILE__, __LINE__));
     else
-      // As "any type", libtorch_python infers the type itself; the function that
-      // does so is not exported.
+      // As "any type", libtorch_python infers the type itself; the function
+      // that does so is not exported.
       *out = Value::of(
           shim::box(torch::jit::toIValue(object, c10::AnyType::get())));
     return 0;
@@ -129,8 +132,8 @@ PyObject *valueToPython(Value value) {
 
 Boxed *boxObject(PyObject *object, const void *type) {
   return translated<Boxed *>(nullptr, [&] {
-    return shim::box(torch::jit::toIValue(
-        object, *static_cast<const c10::TypePtr *>(type)));
+    return shim::box(
+        torch::jit::toIValue(object, *static_cast<const c10::TypePtr *>(type)));
   });
 }
 
@@ -138,6 +141,9 @@ void setException(const std::exception_ptr &cause) {
   try {
     std::rethrow_exception(cause);
   } catch (python_error &error) {
+    // Thrown but not persisted: the exception is still this thread's.
+    if (!error.type)
+      return;
     // restore() would take the exception away from others who hold it.
     Py_XINCREF(error.type);
     Py_XINCREF(error.value);

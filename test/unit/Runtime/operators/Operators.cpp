@@ -1,4 +1,5 @@
-//===- Operators.cpp - Custom operators for the runtime's tests ---------------===//
+//===- Operators.cpp - Custom operators for the runtime's tests
+//---------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -35,15 +36,12 @@ static at::Tensor transposed(const at::Tensor &x) {
 static void addOne(at::Tensor &x) { x.add_(1); }
 
 /// What a boxed kernel sees of each kind of argument, as text in the error.
-static std::string kinds(const at::Tensor &x, std::optional<at::Tensor> y,
-                         at::TensorList list, at::IntArrayRef ints,
-                         const c10::List<std::optional<at::Tensor>> &indices,
-                         double real, bool flag, c10::string_view text,
-                         const at::Scalar &scalar,
-                         std::optional<at::ScalarType> dtype, at::Device device,
-                         at::Layout layout,
-                         std::optional<at::MemoryFormat> format,
-                         at::ArrayRef<double> reals) {
+static std::string
+kinds(const at::Tensor &x, std::optional<at::Tensor> y, at::TensorList list,
+      at::IntArrayRef ints, const c10::List<std::optional<at::Tensor>> &indices,
+      double real, bool flag, c10::string_view text, const at::Scalar &scalar,
+      std::optional<at::ScalarType> dtype, at::Device device, at::Layout layout,
+      std::optional<at::MemoryFormat> format, at::ArrayRef<double> reals) {
   std::ostringstream out;
   out << x.sizes() << ' ' << y.has_value() << ' ' << list.size() << ' ' << ints
       << ' ' << indices.size() << ' ' << real << ' ' << flag << ' ' << text
@@ -71,8 +69,8 @@ static std::vector<at::Tensor> halves(const at::Tensor &x) {
 
 static std::tuple<at::Tensor, std::optional<at::Tensor>>
 maybe(const at::Tensor &x, bool give) {
-  return {x.clone(), give ? std::optional<at::Tensor>(x.clone())
-                          : std::nullopt};
+  return {x.clone(),
+          give ? std::optional<at::Tensor>(x.clone()) : std::nullopt};
 }
 
 /// A kernel that uses autograd inside, as a force field does.
@@ -93,17 +91,25 @@ TORCH_LIBRARY(rt, m) {
   m.def("identity(Tensor x) -> Tensor", &identity);
   m.def("transposed(Tensor x) -> Tensor", &transposed);
   m.def("add_one(Tensor(a!) x) -> ()", &addOne);
-  m.def("kinds(Tensor x, Tensor? y, Tensor[] list, int[2] ints, "
-        "Tensor?[] indices, float real, bool flag, str text, Scalar scalar, "
-        "ScalarType? dtype, Device device, Layout layout, MemoryFormat? format, "
-        "float[] reals) -> str",
-        &kinds);
+  m.def(
+      "kinds(Tensor x, Tensor? y, Tensor[] list, int[2] ints, "
+      "Tensor?[] indices, float real, bool flag, str text, Scalar scalar, "
+      "ScalarType? dtype, Device device, Layout layout, MemoryFormat? format, "
+      "float[] reals) -> str",
+      &kinds);
   m.def("nonzero_count(Tensor x) -> (Tensor, int)", &nonzeroCount);
   m.def("halves(Tensor x) -> Tensor[]", &halves);
   m.def("maybe(Tensor x, bool give) -> (Tensor, Tensor?)", &maybe);
   m.def("gradient_of_square(Tensor x) -> Tensor", &gradientOfSquare);
   m.def("grad_mode(Tensor x) -> bool", &gradMode);
-  m.def("defaults(Tensor x, int n=3, float f=2.0, str s='a\"b', "
-        "int[2] size=1, ScalarType? dtype=None, bool? b=None, *, "
-        "Tensor(a!)? out=None, MemoryFormat format=contiguous_format) -> Tensor");
+  m.def(
+      "defaults(Tensor x, int n=3, float f=2.0, str s='a\"b', "
+      "int[2] size=1, ScalarType? dtype=None, bool? b=None, *, "
+      "Tensor(a!)? out=None, MemoryFormat format=contiguous_format) -> Tensor");
 }
+
+// For the CPU alone: PyTorch exports it as a call, with a fake from Python.
+TORCH_LIBRARY_FRAGMENT(rt, m) {
+  m.def("scaled(Tensor x, float factor) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(rt, CPU, m) { m.impl("scaled", &scale); }

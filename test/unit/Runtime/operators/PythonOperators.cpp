@@ -1,4 +1,5 @@
-//===- PythonOperators.cpp - An operator library that needs Python ------------===//
+//===- PythonOperators.cpp - An operator library that needs Python
+//------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

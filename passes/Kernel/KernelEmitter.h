@@ -13,19 +13,21 @@
 // known. Whether a schedule is good is a matter of speed alone: any schedule
 // gives the right values.
 //
+// Each target has a shell: the function around the loops. A schedule with one
+// lane has scalar loops only, which is what a GPU's thread runs.
+//
 //===----------------------------------------------------------------------===//
 
-#ifndef INTARSIA_PASSES_CPU_KERNELEMITTER_H
-#define INTARSIA_PASSES_CPU_KERNELEMITTER_H
+#ifndef INTARSIA_PASSES_KERNEL_KERNELEMITTER_H
+#define INTARSIA_PASSES_KERNEL_KERNELEMITTER_H
 
 #include "dialects/Graph/Graph.h"
 #include "passes/Kernel/Body.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
-namespace intarsia::cpu {
+namespace intarsia::kernel {
 
 /// How the iteration space of a kernel becomes loops.
 struct Schedule {
@@ -35,11 +37,15 @@ struct Schedule {
   llvm::SmallVector<llvm::SmallVector<int64_t>> dims;
   /// The leading loops, whose product is the parallel loop.
   int64_t rowLoops = 0;
-  /// The single loop is the parallel loop, run along lanes from begin to end.
+  /// The first loop is the parallel loop, run along lanes from begin to end.
   bool flat = false;
+  /// Lanes run along the last loop over rows (`flat`: the first loop), and the
+  /// loops inside a row are inside that: for rows that lie side by side.
+  bool columns = false;
   /// Results of the whole space are stored along lanes of the last loop.
   bool vectorRoots = true;
-  /// Elements a vector iteration handles, and those of the remainder loop.
+  /// Elements a vector iteration handles, and those of the remainder loop. With
+  /// one lane there are no vectors, masks or remainder loops.
   int64_t lanes = 1, tailLanes = 1;
   /// Emit for the sake of the observations only: the row loops' variables are
   /// left open.
@@ -68,15 +74,46 @@ struct Observations {
   int64_t dearOps = 0;
 };
 
+/// What a kernel's loops see of the function around them.
+struct KernelEntry {
+  mlir::Operation *function = nullptr;
+  /// The first element of each input, then of each result: pointers.
+  llvm::SmallVector<mlir::Value> buffers;
+  /// The values of the kernel's symbols, in i64.
+  llvm::SmallVector<mlir::Value> symbols;
+  /// The iterations of the parallel loop that are this call's or thread's. The
+  /// step is 1 where the loop has lanes.
+  mlir::Value begin, end, step;
+  /// Scratch memory; null when the schedule asks for none.
+  mlir::Value scratch;
+  /// Where the number of a failed check is stored; null without checks.
+  mlir::Value status;
+};
+
+/// Writes the function around a kernel's loops.
+class KernelShell {
+public:
+  virtual ~KernelShell() = default;
+  /// Creates the function at the builder's insertion point, and moves that to
+  /// where the loops belong.
+  virtual KernelEntry open(mlir::OpBuilder &builder, graph::KernelOp kernel,
+                           llvm::StringRef name) = 0;
+  /// Ends the function; the builder stands after the loops.
+  virtual void close(mlir::OpBuilder &builder, mlir::Location loc,
+                     const KernelEntry &entry) = 0;
+};
+
+/// Whether the kernel checks, at run time, indices that data decides.
+bool hasChecks(graph::KernelOp kernel);
+
 class KernelEmitter {
 public:
   KernelEmitter(graph::KernelOp kernelOp, const Schedule &schedule);
 
-  /// Emits `func.func @name` at the builder's insertion point, as
-  /// KernelABI.h describes it. Fails with a diagnostic on a body outside the
-  /// language of passes/Lower/Lowering.h.
-  mlir::FailureOr<mlir::func::FuncOp> emit(mlir::OpBuilder &builder,
-                                           llvm::StringRef name);
+  /// Emits the function `name` at the builder's insertion point. Fails with a
+  /// diagnostic on a body outside the language of passes/Lower/Lowering.h.
+  mlir::LogicalResult emit(mlir::OpBuilder &builder, llvm::StringRef name,
+                           KernelShell &shell);
 
   const Observations &observations() const { return observed; }
   /// Bytes of scratch memory; 0 when none.
@@ -102,14 +139,15 @@ private:
   mlir::Value emitExtract(mlir::tensor::ExtractOp op, const Index &index);
   void emitCheck(mlir::Operation *op, mlir::Value condition);
 
-  /// Computes, before a lane loop, what does not vary along its lanes and
-  /// would cost a loop of its own inside.
+  /// Computes, before a loop, what does not vary along it and would cost a loop
+  /// of its own inside.
   void prefetch(mlir::Value tensor, const Index &index);
 
   using LaneBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       mlir::ValueRange carried)>;
   /// Runs `body` along lanes of `symbol` in [begin, end); vector carried
   /// values are narrowed by `narrow` between the main and the remainder loop.
+  /// With one lane: a scalar loop.
   llvm::SmallVector<mlir::Value>
   laneLoop(const std::string &symbol, mlir::Value begin, mlir::Value end,
            std::optional<int64_t> extent, llvm::ArrayRef<mlir::Value> initial,
@@ -118,8 +156,19 @@ private:
                mlir::ValueRange, int64_t)>
                narrow);
 
+  /// A loop whose body sees `symbol` as its variable.
+  llvm::SmallVector<mlir::Value>
+  scalarLoop(const std::string &symbol, mlir::Value begin, mlir::Value end,
+             mlir::Value step, llvm::ArrayRef<mlir::Value> initial,
+             LaneBody body);
+
   void storeRoot(unsigned result, const Index &index);
   void emitRow(llvm::ArrayRef<SymExpr> rowIndex);
+  void emitColumns(llvm::ArrayRef<SymExpr> rowIndex, mlir::Value begin,
+                   mlir::Value end);
+  /// Where a result is at a position of the space.
+  Index resultIndex(unsigned result, const Index &full);
+  bool isFullResult(unsigned result);
   Index spaceIndex(llvm::ArrayRef<SymExpr> loopIndex);
 
   mlir::Value load(unsigned buffer, mlir::Type element, const SymExpr &offset);
@@ -158,8 +207,7 @@ private:
   mlir::Location loc;
   bool failed = false;
 
-  llvm::SmallVector<SymExpr> space;
-  int64_t rows = 0;
+  Space space;
   kernel::Ranges ranges;
 
   llvm::SmallVector<Scope, 8> scopes;
@@ -185,6 +233,6 @@ private:
   llvm::SmallVector<std::string> checkMessages;
 };
 
-} // namespace intarsia::cpu
+} // namespace intarsia::kernel
 
-#endif // INTARSIA_PASSES_CPU_KERNELEMITTER_H
+#endif // INTARSIA_PASSES_KERNEL_KERNELEMITTER_H

@@ -15,7 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/CPU/KernelEmitter.h"
+#include "passes/Kernel/KernelEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
@@ -28,7 +28,6 @@
 
 using namespace mlir;
 using namespace intarsia;
-using namespace intarsia::cpu;
 using namespace intarsia::kernel;
 using Kind = SymExpr::Kind;
 
@@ -74,20 +73,19 @@ Schedule Schedule::fromDecisions(graph::KernelOp kernel) {
   auto integer = [&](StringRef name) {
     return cast<IntegerAttr>(decisions.get(name)).getInt();
   };
-  SmallVector<SymExpr> space;
-  for (Attribute size : cast<ArrayAttr>(decisions.get("space")))
-    space.push_back(cast<graph::ExprAttr>(size).getExpr());
+  ArrayRef<Attribute> space = cast<ArrayAttr>(decisions.get("space")).getValue();
   Schedule schedule;
   for (Attribute loop : cast<ArrayAttr>(decisions.get("loops"))) {
     SmallVector<int64_t> dims(cast<DenseI64ArrayAttr>(loop).asArrayRef());
     SymExpr size(1);
     for (int64_t dim : dims)
-      size = size * space[dim];
+      size = size * cast<graph::ExprAttr>(space[dim]).getExpr();
     schedule.loops.push_back(size);
     schedule.dims.push_back(dims);
   }
   schedule.rowLoops = integer("row_loops");
   schedule.flat = decisions.contains("flat");
+  schedule.columns = decisions.contains("columns");
   schedule.vectorRoots = decisions.contains("vector_roots");
   schedule.lanes = integer("lanes");
   schedule.tailLanes = integer("tail_lanes");
@@ -97,15 +95,13 @@ Schedule Schedule::fromDecisions(graph::KernelOp kernel) {
 KernelEmitter::KernelEmitter(graph::KernelOp kernelOp, const Schedule &schedule)
     : kernelOp(kernelOp), body(kernelOp.getBody().front()), schedule(schedule),
       loc(kernelOp.getLoc()) {
-  DictionaryAttr decisions = kernelOp.getDecisionsAttr();
-  for (Attribute size : cast<ArrayAttr>(decisions.get("space")))
-    space.push_back(cast<graph::ExprAttr>(size).getExpr());
-  rows = cast<IntegerAttr>(decisions.get("rows")).getInt();
+  // The schedule was made for it.
+  space = *Space::of(kernelOp);
 }
 
 void KernelEmitter::fail(Operation *op, const Twine &why) {
   if (!failed)
-    op->emitError() << "the CPU code generator cannot compile this: " << why;
+    op->emitError() << "the code generator cannot compile this: " << why;
   failed = true;
 }
 
@@ -819,11 +815,27 @@ emitLoop(OpBuilder &b, Location loc, Value begin, Value end, Value step,
   return SmallVector<Value>(loop.getResults());
 }
 
+SmallVector<Value>
+KernelEmitter::scalarLoop(const std::string &symbol, Value begin, Value end,
+                          Value step, ArrayRef<Value> initial,
+                          LaneBody makeBody) {
+  return emitLoop(*b, loc, begin, end, step, initial,
+                  [&](Value variable, ValueRange values) {
+                    ScopeGuard scope(*this);
+                    symbolValues[symbol] = variable;
+                    SmallVector<Value> results = makeBody(values);
+                    symbolValues.erase(symbol);
+                    return results;
+                  });
+}
+
 SmallVector<Value> KernelEmitter::laneLoop(
     const std::string &symbol, Value begin, Value end,
     std::optional<int64_t> extent, ArrayRef<Value> initial, LaneBody makeBody,
     llvm::function_ref<SmallVector<Value>(ValueRange, int64_t)> narrow) {
   int64_t lanes = schedule.lanes, tail = schedule.tailLanes;
+  if (lanes == 1)
+    return scalarLoop(symbol, begin, end, constant(1), initial, makeBody);
   int64_t savedLoop = currentLaneLoop;
   currentLaneLoop = laneLoopCount++;
 
@@ -887,6 +899,10 @@ void KernelEmitter::prefetch(Value tensor, const Index &index) {
     return;
   if (llvm::all_of(index,
                    [&](const SymExpr &expr) { return isAvailable(expr); })) {
+    if (variesAlongLanes(index)) {
+      eval(tensor, index);
+      return;
+    }
     LaneGuard none(*this, "", 0, {});
     Value value = eval(tensor, index);
     scopes.back().values[key(tensor, index)] = value;
@@ -989,27 +1005,24 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
                applyMap(op.getMatchingIndexingMap(input), position));
   };
 
+  // The lanes are our own unless they run along the results, or there are none.
+  bool serial = alongLanes || reduction.empty() || schedule.lanes == 1;
+
   // Scalar loops outside, the lane loop (if the lanes are ours) innermost. The
   // accumulators of the remainder loop are carried beside those of the main
   // one, so that lanes are combined once, at the end.
-  size_t scalarLoops =
-      reduction.size() - (!alongLanes && !reduction.empty() ? 1 : 0);
+  size_t scalarLoops = reduction.size() - (serial ? 0 : 1);
   std::function<SmallVector<Value>(size_t, SmallVector<Value>)> nest =
       [&](size_t level, SmallVector<Value> carried) -> SmallVector<Value> {
     prefetchInputs();
     if (level < scalarLoops) {
       const ReductionLoop &loop = reduction[level];
-      return emitLoop(*b, loc, constant(0), scalarOf(loop.extent), constant(1),
-                      carried, [&](Value variable, ValueRange values) {
-                        ScopeGuard scope(*this);
-                        symbolValues[loop.symbol] = variable;
-                        SmallVector<Value> results =
-                            nest(level + 1, SmallVector<Value>(values));
-                        symbolValues.erase(loop.symbol);
-                        return results;
-                      });
+      return scalarLoop(loop.symbol, constant(0), scalarOf(loop.extent),
+                        constant(1), carried, [&](ValueRange values) {
+                          return nest(level + 1, SmallVector<Value>(values));
+                        });
     }
-    if (alongLanes || reduction.empty())
+    if (serial)
       return step(carried);
     const ReductionLoop &loop = reduction.back();
     SmallVector<Value> wide(carried.begin(), carried.begin() + count);
@@ -1028,7 +1041,7 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
   };
 
   SmallVector<Value> results;
-  if (alongLanes || reduction.empty()) {
+  if (serial) {
     SmallVector<Value> initial;
     for (Value value : neutral)
       initial.push_back(width ? broadcast(value) : value);
@@ -1079,20 +1092,13 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
 // The kernel
 //===----------------------------------------------------------------------===//
 
-static SymExpr product(ArrayRef<SymExpr> sizes) {
-  SymExpr result(1);
-  for (const SymExpr &size : sizes)
-    result = result * size;
-  return result;
-}
-
 /// The position in the space, from those of the loops.
 KernelEmitter::Index KernelEmitter::spaceIndex(ArrayRef<SymExpr> loopIndex) {
-  Index index(space.size());
+  Index index(space.rank());
   for (auto [position, dims] : llvm::zip_equal(loopIndex, schedule.dims)) {
     SmallVector<SymExpr> sizes;
     for (int64_t dim : dims)
-      sizes.push_back(space[dim]);
+      sizes.push_back(space.sizes[dim]);
     for (auto [dim, part] :
          llvm::zip_equal(dims, delinearize(position, sizes, ranges)))
       index[dim] = part;
@@ -1107,6 +1113,23 @@ void KernelEmitter::storeRoot(unsigned result, const Index &index) {
   store(kernelOp.getInputs().size() + result, value, offsetIn(type, index));
 }
 
+bool KernelEmitter::isFullResult(unsigned result) {
+  return cast<graph::TensorType>(kernelOp.getResult(result).getType())
+             .getNumElements() == space.size();
+}
+
+KernelEmitter::Index KernelEmitter::resultIndex(unsigned result,
+                                                const Index &full) {
+  SmallVector<SymExpr> sizes =
+      cast<graph::TensorType>(kernelOp.getResult(result).getType())
+          .getSizeExprs();
+  if (sizes == space.sizes)
+    return full;
+  return delinearize(isFullResult(result) ? linearize(full, space.sizes)
+                                          : space.rowOf(full),
+                     sizes, ranges);
+}
+
 void KernelEmitter::emitRow(ArrayRef<SymExpr> rowIndex) {
   SmallVector<SymExpr> loopIndex(rowIndex);
   size_t last = schedule.loops.size() - 1;
@@ -1119,24 +1142,16 @@ void KernelEmitter::emitRow(ArrayRef<SymExpr> rowIndex) {
     loopIndex.push_back(SymExpr::symbol(symbol));
   }
   Index full = spaceIndex(loopIndex);
-  SymExpr spaceSize = product(space);
-  SymExpr rowPosition = linearize(ArrayRef(full).take_front(rows),
-                                  ArrayRef(space).take_front(rows));
 
   SmallVector<std::pair<unsigned, Index>> fullRoots;
   for (unsigned result = 0; result < kernelOp.getNumResults(); ++result) {
-    SmallVector<SymExpr> sizes =
-        cast<graph::TensorType>(kernelOp.getResult(result).getType())
-            .getSizeExprs();
-    if (hasLanes && product(sizes) == spaceSize) {
-      Index index = ArrayRef(sizes) == ArrayRef(space)
-                        ? full
-                        : delinearize(linearize(full, space), sizes, ranges);
+    if (hasLanes && isFullResult(result)) {
+      Index index = resultIndex(result, full);
       fullRoots.emplace_back(result, index);
       prefetch(body.getTerminator()->getOperand(result), index);
       continue;
     }
-    storeRoot(result, delinearize(rowPosition, sizes, ranges));
+    storeRoot(result, resultIndex(result, full));
   }
   if (fullRoots.empty())
     return;
@@ -1146,15 +1161,11 @@ void KernelEmitter::emitRow(ArrayRef<SymExpr> rowIndex) {
       prefetch(body.getTerminator()->getOperand(result), index);
     Value extent = scalarOf(schedule.loops[loop]);
     if (loop < last) {
-      emitLoop(*b, loc, constant(0), extent, constant(1), {},
-               [&](Value variable, ValueRange) {
-                 ScopeGuard scope(*this);
-                 const std::string &symbol = loopIndex[loop].name();
-                 symbolValues[symbol] = variable;
-                 nest(loop + 1);
-                 symbolValues.erase(symbol);
-                 return SmallVector<Value>();
-               });
+      scalarLoop(loopIndex[loop].name(), constant(0), extent, constant(1), {},
+                 [&](ValueRange) {
+                   nest(loop + 1);
+                   return SmallVector<Value>();
+                 });
       return;
     }
     laneLoop("v", constant(0), extent, schedule.loops[loop].asInteger(), {},
@@ -1168,103 +1179,131 @@ void KernelEmitter::emitRow(ArrayRef<SymExpr> rowIndex) {
   nest(rowIndex.size());
 }
 
-FailureOr<func::FuncOp> KernelEmitter::emit(OpBuilder &builder,
-                                            StringRef name) {
+void KernelEmitter::emitColumns(ArrayRef<SymExpr> rowIndex, Value begin,
+                                Value end) {
+  SmallVector<SymExpr> loopIndex(rowIndex);
+  size_t lanes = rowIndex.size();
+  for (size_t loop = lanes; loop < schedule.loops.size(); ++loop) {
+    std::string symbol = loop == lanes ? "v" : "i" + std::to_string(loop);
+    ranges[symbol] = schedule.loops[loop];
+    loopIndex.push_back(SymExpr::symbol(symbol));
+  }
+  Index full = spaceIndex(loopIndex);
+  SmallVector<std::pair<unsigned, Index>> fullRoots;
+  SmallVector<std::pair<unsigned, Index>> rowRoots;
+  for (unsigned result = 0; result < kernelOp.getNumResults(); ++result)
+    (isFullResult(result) ? fullRoots : rowRoots)
+        .emplace_back(result, resultIndex(result, full));
+
+  std::function<void(size_t)> nest = [&](size_t loop) {
+    for (auto &[result, index] : fullRoots)
+      prefetch(body.getTerminator()->getOperand(result), index);
+    if (loop == schedule.loops.size()) {
+      for (auto &[result, index] : fullRoots)
+        storeRoot(result, index);
+      return;
+    }
+    scalarLoop(loopIndex[loop].name(), constant(0),
+               scalarOf(schedule.loops[loop]), constant(1), {},
+               [&](ValueRange) {
+                 nest(loop + 1);
+                 return SmallVector<Value>();
+               });
+  };
+  for (auto &[result, index] : rowRoots)
+    prefetch(body.getTerminator()->getOperand(result), index);
+  std::optional<int64_t> extent;
+  if (!schedule.flat)
+    extent = schedule.loops[lanes].asInteger();
+  laneLoop("v", begin, end, extent, {},
+           [&](ValueRange) {
+             for (auto &[result, index] : rowRoots)
+               storeRoot(result, index);
+             if (!fullRoots.empty())
+               nest(lanes + 1);
+             return SmallVector<Value>();
+           },
+           nullptr);
+}
+
+bool kernel::hasChecks(graph::KernelOp kernelOp) {
+  return kernelOp
+      .walk([](cf::AssertOp) { return WalkResult::interrupt(); })
+      .wasInterrupted();
+}
+
+LogicalResult KernelEmitter::emit(OpBuilder &builder, StringRef name,
+                                  KernelShell &shell) {
   OpBuilder::InsertionGuard guard(builder);
   b = &builder;
-  MLIRContext *context = builder.getContext();
-  Type pointer = LLVM::LLVMPointerType::get(context);
-  Type i64 = builder.getI64Type();
-  auto function = func::FuncOp::create(
-      builder, loc, name,
-      builder.getFunctionType({pointer, pointer, i64, i64, pointer}, {i64}));
-  Block *entry = function.addEntryBlock();
-  builder.setInsertionPointToStart(entry);
+  KernelEntry entry = shell.open(builder, kernelOp, name);
   ScopeGuard scope(*this);
-
-  auto element = [&](Value array, int64_t number, Type type) -> Value {
-    Value at = LLVM::GEPOp::create(
-        builder, loc, pointer, type, array,
-        ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(static_cast<int32_t>(number))});
-    return LLVM::LoadOp::create(builder, loc, type, at, 8);
-  };
-  int64_t bufferCount = kernelOp.getInputs().size() + kernelOp.getNumResults();
-  for (int64_t number = 0; number < bufferCount; ++number)
-    buffers.push_back(element(entry->getArgument(0), number, pointer));
-  for (auto [number, symbol] : llvm::enumerate(kernelOp.getSymbols())) {
+  buffers = entry.buffers;
+  for (auto [symbol, value] :
+       llvm::zip_equal(kernelOp.getSymbols(), entry.symbols)) {
     SymExpr expr = cast<graph::ExprAttr>(symbol).getExpr();
-    Value value = element(entry->getArgument(1), number, i64);
     if (expr.isSymbol())
       symbolValues[expr.name()] = value;
     else
       scopes.back().scalars[expr.str()] = value;
   }
-  Value begin = entry->getArgument(2), end = entry->getArgument(3);
-  scratch = entry->getArgument(4);
-  bool hasChecks = false;
-  kernelOp.walk([&](cf::AssertOp) { hasChecks = true; });
-  if (hasChecks) {
-    status = LLVM::AllocaOp::create(builder, loc, pointer, i64, constant(1), 8);
-    LLVM::StoreOp::create(builder, loc, constant(0), status, 8);
-  }
+  scratch = entry.scratch;
+  status = entry.status;
 
-  if (schedule.flat) {
+  // The rows' loops are bound: what is inside them.
+  auto emitInside = [&](ArrayRef<SymExpr> rowIndex) {
+    if (schedule.columns)
+      emitColumns(rowIndex, constant(0),
+                  scalarOf(schedule.loops[rowIndex.size()]));
+    else
+      emitRow(rowIndex);
+  };
+  if (schedule.flat && schedule.columns) {
+    emitColumns({}, entry.begin, entry.end);
+  } else if (schedule.flat) {
     ranges["v"] = schedule.loops[0];
     SmallVector<SymExpr> loopIndex{SymExpr::symbol("v")};
     Index full = spaceIndex(loopIndex);
     SmallVector<Index> indices;
     for (unsigned result = 0; result < kernelOp.getNumResults(); ++result) {
-      SmallVector<SymExpr> sizes =
-          cast<graph::TensorType>(kernelOp.getResult(result).getType())
-              .getSizeExprs();
-      indices.push_back(ArrayRef(sizes) == ArrayRef(space)
-                            ? full
-                            : delinearize(linearize(full, space), sizes,
-                                          ranges));
+      indices.push_back(resultIndex(result, full));
       prefetch(body.getTerminator()->getOperand(result), indices.back());
     }
-    laneLoop("v", begin, end, std::nullopt, {},
-             [&](ValueRange) {
-               for (auto [result, index] : llvm::enumerate(indices))
-                 storeRoot(result, index);
-               return SmallVector<Value>();
-             },
-             nullptr);
-  } else if (schedule.rowLoops == 0) {
-    emitRow({});
+    auto storeRoots = [&](ValueRange) {
+      for (auto [result, index] : llvm::enumerate(indices))
+        storeRoot(result, index);
+      return SmallVector<Value>();
+    };
+    if (schedule.lanes == 1)
+      scalarLoop("v", entry.begin, entry.end, entry.step, {}, storeRoots);
+    else
+      laneLoop("v", entry.begin, entry.end, std::nullopt, {}, storeRoots,
+               nullptr);
   } else if (schedule.trial) {
     SmallVector<SymExpr> open;
     for (int64_t loop = 0; loop < schedule.rowLoops; ++loop) {
       std::string symbol = "i" + std::to_string(loop);
       ranges[symbol] = schedule.loops[loop];
-      symbolValues[symbol] = begin;
+      symbolValues[symbol] = entry.begin;
       rowSymbols.insert(symbol);
       open.push_back(SymExpr::symbol(symbol));
     }
-    emitRow(open);
+    emitInside(open);
   } else {
     ArrayRef<SymExpr> rowSizes =
         ArrayRef(schedule.loops).take_front(schedule.rowLoops);
-    ranges["row"] = product(rowSizes);
-    emitLoop(builder, loc, begin, end, constant(1), {},
-             [&](Value variable, ValueRange) {
-               ScopeGuard rowScope(*this);
-               symbolValues["row"] = variable;
-               rowSymbols.insert("row");
-               emitRow(delinearize(SymExpr::symbol("row"), rowSizes, ranges));
-               symbolValues.erase("row");
-               return SmallVector<Value>();
-             });
+    ranges["row"] = productOf(rowSizes);
+    rowSymbols.insert("row");
+    scalarLoop("row", entry.begin, entry.end, entry.step, {}, [&](ValueRange) {
+      emitInside(delinearize(SymExpr::symbol("row"), rowSizes, ranges));
+      return SmallVector<Value>();
+    });
   }
 
-  Value result = hasChecks
-                     ? LLVM::LoadOp::create(builder, loc, i64, status, 8)
-                           .getResult()
-                     : constant(0);
-  func::ReturnOp::create(builder, loc, result);
+  shell.close(builder, loc, entry);
   if (failed) {
-    function.erase();
+    entry.function->erase();
     return failure();
   }
-  return function;
+  return success();
 }

@@ -1,0 +1,81 @@
+//===- EmitKernels.cpp - One function for each kernel ---------------------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Implements EmitKernels.h.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Kernel/EmitKernels.h"
+
+#include "mlir/IR/AsmState.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace intarsia;
+using namespace intarsia::kernel;
+
+/// All that decides on a kernel's code, as text.
+static std::string textOf(graph::KernelOp kernel) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  AsmState state(kernel, OpPrintingFlags().useLocalScope());
+  for (Type type : kernel.getInputs().getTypes())
+    stream << type << ";";
+  for (Type type : kernel.getResultTypes())
+    stream << type << ";";
+  stream << kernel.getSymbols() << kernel.getDecisionsAttr();
+  for (Operation &op : kernel.getBody().front()) {
+    op.print(stream, state);
+    stream << "\n";
+  }
+  return text;
+}
+
+/// A readable C name: what it computes, and a number.
+static std::string nameOf(graph::KernelOp kernel, size_t number) {
+  std::string name = "k" + std::to_string(number);
+  for (Attribute op : kernel.getOps()) {
+    StringRef full = cast<StringAttr>(op).getValue();
+    StringRef base = full.rsplit("::").second.split('.').first;
+    if (name.size() + base.size() > 60)
+      break;
+    name += "_";
+    for (char c : base)
+      name += llvm::isAlnum(c) ? c : '_';
+  }
+  return name;
+}
+
+FailureOr<EmittedKernels>
+kernel::emitKernels(ArrayRef<graph::KernelOp> kernels, OpBuilder &builder,
+                    KernelShell &shell) {
+  EmittedKernels counts;
+  llvm::StringMap<DictionaryAttr> known;
+  for (graph::KernelOp kernelOp : kernels) {
+    DictionaryAttr &decisions = known[textOf(kernelOp)];
+    if (decisions) {
+      ++counts.shared;
+    } else {
+      Schedule schedule = Schedule::fromDecisions(kernelOp);
+      KernelEmitter emitter(kernelOp, schedule);
+      std::string name = nameOf(kernelOp, counts.emitted++);
+      if (failed(emitter.emit(builder, name, shell)))
+        return failure();
+      NamedAttrList list(kernelOp.getDecisionsAttr());
+      list.set("symbol", builder.getStringAttr(name));
+      list.set("scratch", graph::ExprAttr::get(builder.getContext(),
+                                               emitter.scratchBytes()));
+      SmallVector<StringRef> messages(emitter.messages().begin(),
+                                      emitter.messages().end());
+      if (!messages.empty())
+        list.set("messages", builder.getStrArrayAttr(messages));
+      decisions = list.getDictionary(builder.getContext());
+    }
+    kernelOp.setDecisionsAttr(decisions);
+  }
+  return counts;
+}

@@ -1,0 +1,255 @@
+//===- ModelTest.cpp - Compiled artifacts
+//-------------------------------------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Artifacts made by hand: weights mapped out of the archive, kernels unpacked,
+// and everything that must be refused with a reason. intarsia-run is run on
+// them as a user would.
+//
+//===----------------------------------------------------------------------===//
+
+#include "PlanFixture.h"
+#include "intarsia/Artifact/Archive.h"
+#include "intarsia/Plan/Metadata.h"
+#include "intarsia/Runtime/Npy.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <unistd.h>
+
+using namespace intarsia;
+using namespace intarsia::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string contentOf(const fs::path &path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream),
+          std::istreambuf_iterator<char>()};
+}
+
+class ModelTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    folder = fs::temp_directory_path() /
+             ("intarsia-model-" + std::to_string(getpid()));
+    fs::create_directories(folder);
+    path = (folder / "model.pt2").string();
+    options.cacheDirectory = (folder / "cache").string();
+
+    // counter += x; y = kernel(x) + weight, with the weights in one record.
+    B f("forward");
+    f.input("w", 0, f.spec({"2", "3"}, {"3", "1"})).weight = "lin.weight";
+    f.input("c", 1, f.spec({}, {})).weight = "counter";
+    f.input("x", 2, f.spec({"2", "3"}, {"3", "1"}));
+    f.call("aten::add_.Scalar", {B::atSlot(1), B::integer(1)}, {B::tensor(-1)})
+        .mutates = {1};
+    f.function.steps.back().results[0].kind = plan::Result::Kind::Tied;
+    plan::Step &alloc = f.step(plan::Step::Kind::Alloc);
+    alloc.slot = f.grow(3);
+    alloc.spec = f.spec({"2", "3"}, {"3", "1"});
+    plan::Step &launch = f.step(plan::Step::Kind::Launch);
+    launch.kernel = 0;
+    launch.buffers = {2, 3};
+    launch.symbols = {f.expr("3")};
+    launch.domain = f.expr("2");
+    f.call("rt::scale", {B::atSlot(3), B::real(1)}, {B::tensor(4)});
+    f.call("aten::add.Tensor", {B::atSlot(4), B::atSlot(0)}, {B::tensor(5)});
+    f.function.outputs = {B::atSlot(5), B::atSlot(1)};
+    plan.functions = {f.function};
+    plan.kernels = {{"add_one_rows", "aten::add.Scalar", "cpu", {}}};
+    plan.operators = {
+        {"rt::scale", "rt::scale(Tensor x, float factor) -> Tensor", ""}};
+    B specs("specs"); // expressions of the main function
+    plan::Weight weight;
+    weight.name = "lin.weight";
+    weight.spec = *plan.functions[0].inputs[0].spec;
+    weight.record = "data/weights/weight_0";
+    weight.storageOffset = 1;
+    plan::Weight counter;
+    counter.name = "counter";
+    counter.spec = *plan.functions[0].inputs[1].spec;
+    counter.record = "data/weights/weight_0";
+    counter.mutated = true;
+    plan.weights = {weight, counter};
+    metadata.targets = {{"cpu", "generic", {}, std::string(64, 'a')}};
+    metadata.operators = plan.operators;
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  void write() {
+    artifact::ArchiveWriter writer(path, "model");
+    float values[] = {10, 0, 1, 2, 3, 4, 5};
+    writer.add(
+        "data/weights/weight_0",
+        std::string_view(reinterpret_cast<char *>(values), sizeof values));
+    writer.add("data/intarsia/metadata.json", plan::toJson(metadata));
+    writer.add("data/intarsia/cpu/plan.json", plan::toJson(plan));
+    writer.add("data/intarsia/cpu/kernels.so", contentOf(RUNTIME_TEST_KERNELS));
+    writer.finish();
+  }
+  std::string fault() {
+    write();
+    return errorOf(ErrorKind::Load, [&] { Model::load(path, options); });
+  }
+
+  /// Runs intarsia-run; its exit code, with stdout and stderr in `output`.
+  int tool(const std::string &arguments) {
+    std::string command = "INTARSIA_CACHE_DIR='" + options.cacheDirectory +
+                          "' " INTARSIA_RUN_TOOL " " + arguments + " > '" +
+                          (folder / "out").string() + "' 2>&1";
+    int status = std::system(command.c_str());
+    output = contentOf(folder / "out");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  fs::path folder;
+  std::string path, output;
+  plan::Plan plan;
+  plan::Metadata metadata;
+  Model::Options options;
+};
+
+TEST_F(ModelTest, WeightsKernelsAndState) {
+  options.operatorLibraries = {RUNTIME_TEST_OPERATORS};
+  write();
+  std::string before = contentOf(path);
+  auto model = Model::load(path, options);
+  std::vector<Tensor> out = model->run({iota({2, 3})});
+  EXPECT_EQ(contents(out[0]), (std::vector<float>{1, 3, 5, 7, 9, 11}));
+  EXPECT_EQ(contents(out[1]), (std::vector<float>{11}));
+  EXPECT_EQ(contents(model->run({iota({2, 3})})[1]), (std::vector<float>{12}));
+  // The state is this instance's: neither the file nor another one sees it.
+  EXPECT_EQ(contentOf(path), before);
+  EXPECT_EQ(contents(Model::load(path, options)->run({iota({2, 3})})[1]),
+            (std::vector<float>{11}));
+  // The unpacked kernels are found under their hash; damage is repaired.
+  fs::path kernels = fs::path(options.cacheDirectory) / "kernels" /
+                     (std::string(64, 'a') + ".so");
+  ASSERT_TRUE(fs::exists(kernels));
+  std::ofstream(kernels, std::ios::app) << "damage";
+  Model::load(path, options);
+  EXPECT_EQ(contentOf(kernels), contentOf(RUNTIME_TEST_KERNELS));
+}
+
+TEST_F(ModelTest, NoWritableCache) {
+  options.operatorLibraries = {RUNTIME_TEST_OPERATORS};
+  options.cacheDirectory = "/proc/nowhere";
+  write();
+  EXPECT_EQ(contents(Model::load(path, options)->run({iota({2, 3})})[0])[0], 1);
+}
+
+TEST_F(ModelTest, TensorsOutliveTheModel) {
+  options.operatorLibraries = {RUNTIME_TEST_OPERATORS};
+  write();
+  Tensor counter = Model::load(path, options)->run({iota({2, 3})})[1];
+  EXPECT_EQ(contents(counter), (std::vector<float>{11}));
+}
+
+TEST_F(ModelTest, ArtifactsThatAreRefused) {
+  options.operatorLibraries = {RUNTIME_TEST_OPERATORS};
+  metadata.format = 99;
+  EXPECT_CONTAINS(fault(), "has format 99");
+  metadata.format = plan::artifactFormat;
+  metadata.targets[0].features = {"avx9000", "64bit"};
+  EXPECT_CONTAINS(fault(), "compiled for a processor with avx9000");
+  metadata.targets[0].features = {};
+  options.target = "cuda";
+  EXPECT_CONTAINS(fault(), "is not compiled for target 'cuda'; it has: cpu");
+  options.target = "";
+  plan.operators = {{"nothere::a", "nothere::a(Tensor x) -> Tensor", ""},
+                    {"nothere::b", "nothere::b(Tensor x) -> Tensor", ""}};
+  std::string text = fault();
+  EXPECT_CONTAINS(text, "nothere::a   compiled for: nothere::a(Tensor x) -> ");
+  EXPECT_CONTAINS(text, "nothere::b   compiled for: nothere::b(Tensor x) -> ");
+  EXPECT_CONTAINS(text, "--op-library");
+  plan.operators = {};
+  plan.weights[0].storageOffset = 2;
+  EXPECT_CONTAINS(fault(), "weight 'lin.weight' does not fit its record "
+                           "'data/weights/weight_0' of 28 bytes");
+  plan.weights[0].storageOffset = 1;
+  plan.weights[0].record = "data/weights/weight_7";
+  EXPECT_CONTAINS(fault(), "has no record 'data/weights/weight_7'");
+}
+
+TEST_F(ModelTest, NotAnArtifact) {
+  artifact::ArchiveWriter writer(path, "model");
+  writer.add("models/model.json", "{}");
+  writer.finish();
+  EXPECT_CONTAINS(errorOf(ErrorKind::Load, [&] { Model::load(path, options); }),
+                  "Run intarsia-compile on it first");
+  write();
+  std::string whole = contentOf(path);
+  for (size_t size :
+       {size_t(0), size_t(10), whole.size() / 2, whole.size() - 1}) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc)
+        << whole.substr(0, size);
+    EXPECT_CONTAINS(
+        errorOf(ErrorKind::Load, [&] { Model::load(path, options); }), path);
+  }
+}
+
+TEST_F(ModelTest, ToolWritesOutputs) {
+  write();
+  std::string input = (folder / "x.npy").string();
+  writeNpy(input, iota({2, 3}));
+  std::string out = (folder / "results").string();
+  std::string base = path + " --op-library " RUNTIME_TEST_OPERATORS;
+  ASSERT_EQ(tool(base + " --input " + input + " --output-dir " + out), 0)
+      << output;
+  EXPECT_EQ(output, "");
+  EXPECT_EQ(contents(readNpy(out + "/output_0.npy")),
+            (std::vector<float>{1, 3, 5, 7, 9, 11}));
+  EXPECT_EQ(contents(readNpy(out + "/output_1.npy")), (std::vector<float>{11}));
+  EXPECT_EQ(tool(base + " --input x=" + input + " --benchmark 3 --profile"), 0);
+  EXPECT_CONTAINS(output, "over 3 runs: minimum");
+  EXPECT_CONTAINS(output, "call rt::scale");
+  EXPECT_CONTAINS(output, "launch add_one_rows (aten::add.Scalar)");
+  EXPECT_CONTAINS(output, "// model.py:12");
+  EXPECT_EQ(tool(base + " --print-plan"), 0);
+  EXPECT_CONTAINS(output, "func forward(");
+}
+
+TEST_F(ModelTest, ToolReportsFaults) {
+  write();
+  std::string good = (folder / "x.npy").string();
+  std::string bad = (folder / "bad.npy").string();
+  std::string out = (folder / "results").string();
+  writeNpy(good, iota({2, 3}));
+  writeNpy(bad, iota({2, 4}));
+  std::string base =
+      path + " --op-library " RUNTIME_TEST_OPERATORS " --output-dir " + out;
+  EXPECT_EQ(tool("--help"), 0);
+  EXPECT_CONTAINS(output, "exit codes:");
+  EXPECT_EQ(tool(""), 2);
+  EXPECT_EQ(tool(base + " --frobnicate"), 2);
+  EXPECT_CONTAINS(output, "unknown option --frobnicate");
+  EXPECT_EQ(tool(base), 3);
+  EXPECT_CONTAINS(output, "inputs are missing: x");
+  EXPECT_EQ(tool(base + " --input " + bad), 3);
+  EXPECT_CONTAINS(output, "input \"x\": expected size 3 in dimension 1, got 4");
+  EXPECT_EQ(tool(base + " --input " + good + " " + good), 3);
+  EXPECT_CONTAINS(output, "too many inputs");
+  EXPECT_EQ(tool(base + " --input " + (folder / "none.npy").string()), 3);
+  EXPECT_CONTAINS(output, "cannot be opened");
+  EXPECT_EQ(tool((folder / "none.pt2").string() + " --input " + good), 4);
+  EXPECT_CONTAINS(output, "none.pt2");
+  EXPECT_EQ(tool(path + " --input " + good), 4);
+  EXPECT_CONTAINS(output, "rt::scale");
+  EXPECT_EQ(tool(path + " --op-library " RUNTIME_TEST_PYTHON_OPERATORS), 4);
+  EXPECT_CONTAINS(output, "torch/library.h");
+  // Nothing was written by any of them.
+  EXPECT_FALSE(fs::exists(out));
+  std::ofstream(out) << "a file where the folder should be";
+  EXPECT_EQ(tool(base + " --input " + good), 5);
+  EXPECT_EQ(output.find("terminate"), std::string::npos);
+}
+
+} // namespace

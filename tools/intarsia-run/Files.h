@@ -1,0 +1,54 @@
+//===- Files.h - Inputs and outputs as .npy files -----------------*- C++
+//-*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Between the command line's file names and the values of a program.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef INTARSIA_TOOLS_INTARSIA_RUN_FILES_H
+#define INTARSIA_TOOLS_INTARSIA_RUN_FILES_H
+
+#include "intarsia/Runtime/Model.h"
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace intarsia::tool {
+
+class WriteError : public std::runtime_error {
+public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Values for Program::run and the tensors that they borrow.
+struct Inputs {
+  Inputs() = default;
+  Inputs(Inputs &&) = default;
+  ~Inputs();
+  std::vector<runtime::Tensor> tensors;
+  std::vector<runtime::Value> values;
+};
+
+/// `given`: files in the order of the program's inputs, or "name=file". Throws
+/// NpyError.
+Inputs readInputs(const runtime::Program &program,
+                  const std::vector<std::string> &given);
+
+/// Takes over the values; None becomes an empty Tensor, a number a tensor
+/// without dimensions. Throws WriteError.
+std::vector<runtime::Tensor> takeOutputs(std::vector<runtime::Value> &values);
+
+/// Writes output_0.npy, ... : all under temporary names first, then renamed, so
+/// that a failure leaves none. An empty Tensor has no file. Throws WriteError.
+void writeOutputs(const std::string &folder,
+                  const std::vector<runtime::Tensor> &outputs);
+
+} // namespace intarsia::tool
+
+#endif // INTARSIA_TOOLS_INTARSIA_RUN_FILES_H
