@@ -1,4 +1,5 @@
-//===- Passes.h - All passes and pipelines of Intarsia ------------*- C++ -*-===//
+//===- Passes.h - All passes and pipelines of Intarsia ------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

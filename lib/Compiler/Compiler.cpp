@@ -223,10 +223,9 @@ private:
 
   void makePlan() {
     timed("plan", [&] {
-      runPasses("planning",
-                [&](OpPassManager &manager) {
-                  buildPlanPipeline(manager, /*reuse=*/options.fuse);
-                });
+      runPasses("planning", [&](OpPassManager &manager) {
+        buildPlanPipeline(manager, /*reuse=*/options.fuse);
+      });
       PlanOptions planOptions;
       planOptions.stridedViews = options.fuse;
       planOptions.arena = options.fuse;
@@ -280,8 +279,7 @@ private:
       options.observer(contents);
     if (!dumped)
       return;
-    std::error_code error =
-        llvm::sys::fs::create_directories(options.dumpDir);
+    std::error_code error = llvm::sys::fs::create_directories(options.dumpDir);
     SmallString<128> path(options.dumpDir);
     llvm::sys::path::append(path, file);
     if (!error) {

@@ -83,8 +83,8 @@ static void writeArtifact(const OfflineOptions &options,
                           const plan::Metadata &metadata) {
   artifact::Archive input(options.input);
   try {
-    artifact::ArchiveWriter output(
-        options.output, llvm::sys::path::stem(options.output).str());
+    artifact::ArchiveWriter output(options.output,
+                                   llvm::sys::path::stem(options.output).str());
     for (const artifact::Record &record : input.records())
       if (!llvm::StringRef(record.name).starts_with(ourFolder))
         output.copy(input, record);
@@ -130,9 +130,8 @@ static void compileOrThrow(const OfflineOptions &options, std::ostream &out) {
     throw OfflineError{OfflineStatus::Usage,
                        "this runtime cannot launch CUDA kernels yet, so there "
                        "is no artifact of them; --emit=ptx gives their code"};
-  if (forCUDA &&
-      llvm::is_contained({Stage::Plan, Stage::LLVM, Stage::Assembly},
-                         *options.emit))
+  if (forCUDA && llvm::is_contained({Stage::Plan, Stage::LLVM, Stage::Assembly},
+                                    *options.emit))
     throw OfflineError{OfflineStatus::Usage,
                        "--target cuda has no stage '" +
                            std::string(stageName(*options.emit)) + "'"};

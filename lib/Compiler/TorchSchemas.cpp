@@ -16,13 +16,14 @@ namespace intarsia {
 
 importer::SchemaProvider torchSchemas() {
   const runtime::TorchApi &torch = runtime::torchApi();
-  return [&torch](const std::string &name)
-             -> std::optional<importer::OperatorSchema> {
-    const char *json = torch.operatorSchema(name.c_str());
-    if (!json)
-      return std::nullopt;
-    return importer::parseOperatorSchema(json);
-  };
+  return
+      [&torch](
+          const std::string &name) -> std::optional<importer::OperatorSchema> {
+        const char *json = torch.operatorSchema(name.c_str());
+        if (!json)
+          return std::nullopt;
+        return importer::parseOperatorSchema(json);
+      };
 }
 
 } // namespace intarsia

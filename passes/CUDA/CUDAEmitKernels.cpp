@@ -55,12 +55,12 @@ public:
     auto threads = cast<IntegerAttr>(kernelOp.getDecisionsAttr().get("threads"));
     function.setKnownBlockSizeAttr(builder.getDenseI32ArrayAttr(
         {static_cast<int32_t>(threads.getInt()), 1, 1}));
-    Block &block = function.getBody().front();
-    builder.setInsertionPointToStart(&block);
+    Block &body = function.getBody().front();
+    builder.setInsertionPointToStart(&body);
 
     KernelEntry entry;
     entry.function = function;
-    ArrayRef<BlockArgument> arguments = block.getArguments();
+    ArrayRef<BlockArgument> arguments = body.getArguments();
     llvm::append_range(entry.buffers, arguments.take_front(buffers));
     llvm::append_range(entry.symbols, arguments.slice(buffers, symbols));
     entry.end = arguments[buffers + symbols];
@@ -70,18 +70,16 @@ public:
     auto in64 = [&](Value index) -> Value {
       return arith::IndexCastOp::create(builder, loc, i64, index);
     };
-    Value threadsOfBlock =
-        arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(
-                                                    threads.getInt()));
+    // Fewer threads than decided must be right, too.
     auto x = gpu::Dimension::x;
-    Value block0 = arith::MulIOp::create(
-        builder, loc, in64(gpu::BlockIdOp::create(builder, loc, x)),
-        threadsOfBlock);
+    Value blockSize = in64(gpu::BlockDimOp::create(builder, loc, x));
+    Value block = in64(gpu::BlockIdOp::create(builder, loc, x));
+    Value thread = in64(gpu::ThreadIdOp::create(builder, loc, x));
+    Value blocks = in64(gpu::GridDimOp::create(builder, loc, x));
     entry.begin = arith::AddIOp::create(
-        builder, loc, block0, in64(gpu::ThreadIdOp::create(builder, loc, x)));
-    entry.step = arith::MulIOp::create(
-        builder, loc, in64(gpu::GridDimOp::create(builder, loc, x)),
-        threadsOfBlock);
+        builder, loc, arith::MulIOp::create(builder, loc, block, blockSize),
+        thread);
+    entry.step = arith::MulIOp::create(builder, loc, blocks, blockSize);
     return entry;
   }
 

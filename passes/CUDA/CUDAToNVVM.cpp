@@ -8,7 +8,7 @@
 // Implements `cuda-to-nvvm`, the last pass on CUDA kernels: loops become branches,
 // then everything becomes the LLVM dialect with NVVM's registers in one full
 // conversion, so that nothing can be left over. The library calls (libdevice) that
-// MLIR has for math are left out on purpose: kernels are linked with no library.
+// MLIR has for math are avoided: kernels are linked with no library.
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,8 +62,10 @@ public:
     RewritePatternSet patterns(context);
     arith::populateArithToLLVMConversionPatterns(converter, patterns);
     cf::populateControlFlowToLLVMConversionPatterns(converter, patterns);
+    // Before the calls of libdevice among the patterns of gpu.
     populateMathToLLVMConversionPatterns(converter, patterns,
-                                         /*approximateLog1p=*/false);
+                                         /*approximateLog1p=*/false,
+                                         /*benefit=*/2);
     populateGpuToNVVMConversionPatterns(converter, patterns);
     LLVMConversionTarget target(*context);
     target.addLegalDialect<NVVM::NVVMDialect>();

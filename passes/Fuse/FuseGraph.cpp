@@ -64,7 +64,8 @@ fuse::viewedPosition(graph::CallOp view, ArrayRef<SymExpr> index,
                      const kernel::Ranges &ranges) {
   // The index map as a kernel of its own, aside.
   Block aside;
-  OpBuilder builder = OpBuilder::atBlockEnd(&aside);
+  OpBuilder builder(view.getContext());
+  builder.setInsertionPointToEnd(&aside);
   lower::KernelBuilder kernel(builder, view.getLoc());
   FailureOr<lower::Tensor> result = lower::lookupView(view.getCallee())(
       view, kernel, kernel.input(viewSource(view)));

@@ -85,8 +85,8 @@ struct Normalise final : intarsia::impl::NormaliseBase<Normalise> {
           key = weight.getNameAttr();
         else
           continue;
-        auto [it, isNew] = first.try_emplace(
-            std::pair(key, op.getResult(0).getType()), &op);
+        auto [it, isNew] =
+            first.try_emplace(std::pair(key, op.getResult(0).getType()), &op);
         if (isNew)
           continue;
         op.replaceAllUsesWith(it->second);
@@ -111,8 +111,7 @@ struct Normalise final : intarsia::impl::NormaliseBase<Normalise> {
   void removeDead(func::FuncOp function) {
     for (Block &block : function.getBody()) {
       // Backwards: what only dead operations use is dead too.
-      for (Operation &op :
-           llvm::make_early_inc_range(llvm::reverse(block))) {
+      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
         if (auto call = dyn_cast<graph::CallOp>(op)) {
           if (!isRemovable(call))
             continue;

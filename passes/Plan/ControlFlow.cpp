@@ -22,10 +22,9 @@ namespace intarsia {
 
 /// Refers to functions that get the same arguments, and appends to these the
 /// constants that any of them needs.
-LogicalResult
-FunctionPlanner::useFunctions(graph::CallOp call,
-                              ArrayRef<FlatSymbolRefAttr> names,
-                              plan::Step &step) {
+LogicalResult FunctionPlanner::useFunctions(graph::CallOp call,
+                                            ArrayRef<FlatSymbolRefAttr> names,
+                                            plan::Step &step) {
   SmallVector<NestedFunction *> nested;
   for (FlatSymbolRefAttr name : names) {
     FailureOr<NestedFunction *> function = planner.nested(name, call);

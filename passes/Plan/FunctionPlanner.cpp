@@ -60,9 +60,9 @@ int32_t FunctionPlanner::symbol(const std::string &name) {
   plan::Symbol symbol;
   symbol.name = name;
   symbol.isFloat = SymExpr::symbol(name).mayBeReal();
-  if (auto ranges =
-          function->getAttrOfType<DictionaryAttr>("intarsia.symbols"))
-    if (auto range = ranges.getAs<ArrayAttr>(name); range && range.size() == 2) {
+  if (auto ranges = function->getAttrOfType<DictionaryAttr>("intarsia.symbols"))
+    if (auto range = ranges.getAs<ArrayAttr>(name);
+        range && range.size() == 2) {
       if (auto min = dyn_cast<IntegerAttr>(range[0]))
         symbol.min = min.getInt();
       if (auto max = dyn_cast<IntegerAttr>(range[1]))
@@ -73,8 +73,7 @@ int32_t FunctionPlanner::symbol(const std::string &name) {
 }
 
 plan::ExprId FunctionPlanner::expr(const SymExpr &expression) {
-  auto [it, isNew] =
-      exprIds.try_emplace(expression.str(), out.exprs.size());
+  auto [it, isNew] = exprIds.try_emplace(expression.str(), out.exprs.size());
   if (isNew) {
     std::set<std::string> names;
     expression.collectSymbols(names);
@@ -305,9 +304,8 @@ LogicalResult FunctionPlanner::planGuards() {
       continue;
     plan::Guard guard;
     guard.expr = expr(*condition);
-    guard.text = texts && i < texts.size()
-                     ? cast<StringAttr>(texts[i]).str()
-                     : text.str();
+    guard.text = texts && i < texts.size() ? cast<StringAttr>(texts[i]).str()
+                                           : text.str();
     out.guards.push_back(std::move(guard));
   }
   return success();
@@ -403,7 +401,8 @@ void FunctionPlanner::prepareLayouts(
     return;
   bool exact = hasTag(call, "needs_exact_strides");
   bool contiguous = !exact && hasTag(call, "needs_contiguous_strides");
-  bool order = !exact && !contiguous && hasTag(call, "needs_fixed_stride_order");
+  bool order =
+      !exact && !contiguous && hasTag(call, "needs_fixed_stride_order");
   auto eager = call->getAttrOfType<ArrayAttr>("intarsia.eager_strides");
   if (!eager && !contiguous)
     return;
@@ -433,8 +432,7 @@ void FunctionPlanner::prepareLayouts(
     layout.strides.clear();
     for (const SymExpr &stride : wanted)
       layout.strides.push_back(expr(stride));
-    replaced[index] =
-        copyInto(slotOf(value), std::move(layout), call.getLoc());
+    replaced[index] = copyInto(slotOf(value), std::move(layout), call.getLoc());
   }
 }
 
@@ -486,8 +484,8 @@ plan::Result FunctionPlanner::result(graph::CallOp call, Attribute attribute) {
   }
   auto number = dyn_cast<graph::OperandAttr>(attribute);
   if (!number) {
-    result.kind = isa<graph::NoneAttr>(attribute) ? ResultKind::None
-                                                  : ResultKind::Tied;
+    result.kind =
+        isa<graph::NoneAttr>(attribute) ? ResultKind::None : ResultKind::Tied;
     return result;
   }
 
@@ -537,7 +535,8 @@ bool FunctionPlanner::planView(graph::CallOp call) {
   std::optional<StridedView> view = stridedView(call);
   if (!view)
     return false;
-  for (auto [output, offset] : llvm::zip_equal(call.getOutputs(), view->offsets)) {
+  for (auto [output, offset] :
+       llvm::zip_equal(call.getOutputs(), view->offsets)) {
     if (output.use_empty())
       continue;
     plan::Step step = newStep(Kind::View, call.getLoc());
@@ -591,9 +590,8 @@ LogicalResult FunctionPlanner::planCall(graph::CallOp call) {
   if (call->hasAttr(writebackAttrName)) {
     // The storage holds it already, or gets it at the end.
     slots[call.getUpdated().front()] =
-        slotOf(isPostponed(call)
-                   ? call.operand("src")
-                   : call.getInputs()[call.getMutates().front()]);
+        slotOf(isPostponed(call) ? call.operand("src")
+                                 : call.getInputs()[call.getMutates().front()]);
     return success();
   }
   if (planView(call))
@@ -612,9 +610,8 @@ LogicalResult FunctionPlanner::planCall(graph::CallOp call) {
   for (Attribute attribute : call.getArgs())
     step.args.push_back(argument(call, attribute, replaced));
   results(call, step);
-  bool views = call.getViews() && llvm::any_of(*call.getViews(), [](int64_t v) {
-                 return v >= 0;
-               });
+  bool views = call.getViews() &&
+               llvm::any_of(*call.getViews(), [](int64_t v) { return v >= 0; });
   step.checkAlias = isCustom(call) && !views;
   // A copy would cut the tie to the storage that the program works on.
   step.fixStrides = !call.getAliasing();

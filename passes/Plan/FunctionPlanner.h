@@ -1,4 +1,5 @@
-//===- FunctionPlanner.h - The plan of one function ---------------*- C++ -*-===//
+//===- FunctionPlanner.h - The plan of one function ---------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -126,8 +127,7 @@ private:
   mlir::LogicalResult planHigherOrder(graph::CallOp call);
   mlir::LogicalResult
   useFunctions(graph::CallOp call,
-               llvm::ArrayRef<mlir::FlatSymbolRefAttr> names,
-               plan::Step &step);
+               llvm::ArrayRef<mlir::FlatSymbolRefAttr> names, plan::Step &step);
   mlir::LogicalResult setGradMode(graph::CallOp call,
                                   mlir::FlatSymbolRefAttr name, bool enabled);
 

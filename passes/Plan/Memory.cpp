@@ -55,9 +55,9 @@ static SymExpr alignedBytes(graph::TensorType type) {
   SymExpr bytes = type.getNumElements() * SymExpr(dtypeSize(type.getDtype()));
   if (std::optional<int64_t> known = bytes.asInteger())
     return (*known + arenaAlignment - 1) / arenaAlignment * arenaAlignment;
-  return SymExpr::make(SymExpr::Kind::FloorDiv,
-                       {bytes + SymExpr(arenaAlignment - 1),
-                        SymExpr(arenaAlignment)}) *
+  return SymExpr::make(
+             SymExpr::Kind::FloorDiv,
+             {bytes + SymExpr(arenaAlignment - 1), SymExpr(arenaAlignment)}) *
          SymExpr(arenaAlignment);
 }
 
@@ -153,9 +153,8 @@ void FunctionPlanner::insertFrees() {
   constexpr int64_t never = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> lastUse(out.slotCount, -1);
   for (auto [index, step] : llvm::enumerate(out.steps))
-    eachSlot(step, [&, index = index](plan::Slot slot) {
-      lastUse[slot] = index;
-    });
+    eachSlot(step,
+             [&, index = index](plan::Slot slot) { lastUse[slot] = index; });
   // Weights live as long as the program, arena places are not references.
   for (const plan::Arg &output : out.outputs)
     eachSlot(output, [&](plan::Slot slot) { lastUse[slot] = never; });

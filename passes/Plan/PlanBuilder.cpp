@@ -155,12 +155,11 @@ int32_t ModulePlanner::kernel(StringRef symbol, graph::KernelOp op) {
     plan::Kernel kernel;
     kernel.symbol = symbol.str();
     for (Attribute name : op.getOps())
-      kernel.summary += (kernel.summary.empty() ? "" : ", ") +
-                        cast<StringAttr>(name).str();
+      kernel.summary +=
+          (kernel.summary.empty() ? "" : ", ") + cast<StringAttr>(name).str();
     auto type = cast<graph::TensorType>(op.getOutputs().front().getType());
     kernel.target = type.getDevice().split(':').first.str();
-    if (auto messages =
-            op.getDecisionsAttr().getAs<ArrayAttr>("messages"))
+    if (auto messages = op.getDecisionsAttr().getAs<ArrayAttr>("messages"))
       for (Attribute message : messages)
         kernel.messages.push_back(cast<StringAttr>(message).str());
     plan.kernels.push_back(std::move(kernel));

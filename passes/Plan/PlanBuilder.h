@@ -1,4 +1,5 @@
-//===- PlanBuilder.h - From the dialect to a plan -----------------*- C++ -*-===//
+//===- PlanBuilder.h - From the dialect to a plan -----------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

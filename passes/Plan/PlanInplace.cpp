@@ -142,24 +142,23 @@ private:
       return;
     Value self = call.operand("self");
     const Storage::Roots &roots = storage.roots(self);
-    bool isWrittenBack =
-        !roots.empty() && llvm::all_of(roots, [&](Value root) {
-          return writtenBack.contains(root);
-        });
+    bool isWrittenBack = !roots.empty() && llvm::all_of(roots, [&](Value root) {
+      return writtenBack.contains(root);
+    });
     bool overlaps = llvm::any_of(call.getInputs(), [&](Value operand) {
       return operand != self && storage.mayShare(operand, self);
     });
     if (!isWrittenBack || overlaps || leaves(call.getOutputs().front()) ||
         storage.laterReader(call, self))
       return;
-    call->setAttr(reuseAttrName,
-                  StringAttr::get(call.getContext(), "inplace"));
+    call->setAttr(reuseAttrName, StringAttr::get(call.getContext(), "inplace"));
     ++reuseCount;
   }
 
   /// Whether the caller gets the value, or one that may share its storage,
   /// otherwise than as the new value of an argument. It would hold a tensor
-  /// that the next call changes, where the program may have made one of its own.
+  /// that the next call changes, where the program may have made one of its
+  /// own.
   bool leaves(Value value) {
     return llvm::any_of(value.getUses(), [&](OpOperand &use) {
       Operation *user = use.getOwner();
@@ -187,8 +186,8 @@ private:
   }
 
   void decideResults() {
-    auto results = cast<func::ReturnOp>(
-        function.getBody().front().getTerminator());
+    auto results =
+        cast<func::ReturnOp>(function.getBody().front().getTerminator());
     for (auto [i, value] : llvm::enumerate(results.getOperands())) {
       BlockArgument argument = mutatedArgument(function, i);
       if (!argument)

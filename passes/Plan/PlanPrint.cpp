@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Implements `plan-print`, with which the plan builder is tested on .mlir files.
+// Implements `plan-print`, with which the plan builder is tested on .mlir
+// files.
 //
 //===----------------------------------------------------------------------===//
 

@@ -77,8 +77,7 @@ std::optional<Update> updateOf(graph::CallOp call) {
   std::optional<int64_t> step = call.intArg("step");
   if (!step)
     return std::nullopt;
-  update.sizes =
-      cast<graph::TensorType>(source.getType()).getSizeExprs();
+  update.sizes = cast<graph::TensorType>(source.getType()).getSizeExprs();
   update.strides[*dim] = update.strides[*dim] * SymExpr(*step);
   return update;
 }

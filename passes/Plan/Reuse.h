@@ -1,4 +1,5 @@
-//===- Reuse.h - Functional updates that can be done in place -----*- C++ -*-===//
+//===- Reuse.h - Functional updates that can be done in place -----*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -78,14 +78,14 @@ const Storage::Roots &Storage::roots(Value value) const {
 }
 
 bool Storage::mayShare(Value a, Value b) const {
-  return llvm::any_of(roots(a), [&](Value root) {
-    return llvm::is_contained(roots(b), root);
-  });
+  return llvm::any_of(
+      roots(a), [&](Value root) { return llvm::is_contained(roots(b), root); });
 }
 
 ArrayRef<Value> Storage::members(Value root) const {
   auto it = membersOf.find(root);
-  return it == membersOf.end() ? ArrayRef<Value>() : ArrayRef<Value>(it->second);
+  return it == membersOf.end() ? ArrayRef<Value>()
+                               : ArrayRef<Value>(it->second);
 }
 
 void Storage::visit(Operation *op) {
@@ -122,9 +122,8 @@ void Storage::visit(Operation *op) {
     enter(output, std::move(own));
   }
   for (auto [index, updated] : llvm::enumerate(call.getUpdated())) {
-    Value base = isPostponed(call)
-                     ? call.operand("src")
-                     : call.getInputs()[call.getMutates()[index]];
+    Value base = isPostponed(call) ? call.operand("src")
+                                   : call.getInputs()[call.getMutates()[index]];
     enter(updated, isInplace(call, index) ? roots(base) : Roots{updated});
   }
 }

@@ -1,4 +1,5 @@
-//===- Storage.h - Which values may share storage -----------------*- C++ -*-===//
+//===- Storage.h - Which values may share storage -----------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

@@ -113,9 +113,9 @@ static std::optional<Offsets> pieces(CallOp call, Tensor source) {
       return std::nullopt;
     offsets.push_back(start * source.getStrideExprs()[*dim]);
     // unbind drops the dimension.
-    start = start + (type.getRank() == source.getRank()
-                         ? type.getSizeExprs()[*dim]
-                         : SymExpr(1));
+    start =
+        start + (type.getRank() == source.getRank() ? type.getSizeExprs()[*dim]
+                                                    : SymExpr(1));
   }
   return offsets;
 }

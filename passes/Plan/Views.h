@@ -1,4 +1,5 @@
-//===- Views.h - View operators with a known form -----------------*- C++ -*-===//
+//===- Views.h - View operators with a known form -----------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -31,8 +32,9 @@ struct StridedView {
 /// they carry conjugation outside of their strides).
 std::optional<StridedView> stridedView(graph::CallOp call);
 
-/// Where the part that a call of `aten::slice_scatter` or `aten::select_scatter`
-/// writes starts, counted from the first element of its argument `self`.
+/// Where the part that a call of `aten::slice_scatter` or
+/// `aten::select_scatter` writes starts, counted from the first element of its
+/// argument `self`.
 std::optional<SymExpr> writtenOffset(graph::CallOp call);
 
 /// For `value` made from `base` by such views alone: where it starts, counted

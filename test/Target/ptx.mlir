@@ -21,13 +21,14 @@
 
 !x = !intarsia.tensor<[s0, 1024]xf32, device = "cuda:0">
 !row = !intarsia.tensor<[1024]xf32, device = "cuda:0">
+!stat = !intarsia.tensor<[s0, 1]xf32, device = "cuda:0">
 !h = !intarsia.tensor<[s0, 1024]xbf16, device = "cuda:0">
 !w = !intarsia.tensor<[s1, 64]xf32, device = "cuda:0">
 !i = !intarsia.tensor<[s0]xi64, device = "cuda:0">
 !e = !intarsia.tensor<[s0, 64]xf32, device = "cuda:0">
 
 // CHECK: .visible .entry k0_mul_add_tanh__softmax(
-// CHECK: .reqntid 64
+// CHECK: .maxntid 64
 // CHECK: mul.rn.f32
 // CHECK: add.rn.f32
 // CHECK: max.NaN.f32
@@ -40,15 +41,15 @@ func.func @main(%x: !x, %a: !row, %b: !row, %h: !h, %w: !w, %i: !i) -> (!x, !x, 
   %2 = intarsia.call "aten::tanh"(self = %1) : (!x) -> !x
   %3 = intarsia.call "aten::_softmax"(self = %2, dim = -1, half_to_float = false) : (!x) -> !x
 
-  // CHECK: .visible .entry k1_layer_norm(
+  // CHECK: .visible .entry k1_native_layer_norm(
   // CHECK: sqrt.rn.f32
   // CHECK-NOT: .extern .func
-  %4 = intarsia.call "aten::layer_norm"(input = %x, normalized_shape = [1024], weight = %a, bias = %b, eps = 1.0e-5, cudnn_enable = false)
-    : (!x, !row, !row) -> !x
+  %4:3 = intarsia.call "aten::native_layer_norm"(input = %x, normalized_shape = [1024], weight = %a, bias = %b, eps = 1.0e-5)
+    : (!x, !row, !row) -> (!x, !stat, !stat)
 
   // A bf16 chain rounds after each operator, as eager does: integer arithmetic.
   // CHECK: .visible .entry k2_gelu_mul(
-  // CHECK: .reqntid 256
+  // CHECK: .maxntid 256
   // CHECK: ld.global.{{.*}}b16
   // CHECK: 32767
   // CHECK: 32767
@@ -60,5 +61,5 @@ func.func @main(%x: !x, %a: !row, %b: !row, %h: !h, %w: !w, %i: !i) -> (!x, !x, 
   // CHECK: .visible .entry k3_embedding(
   // CHECK-NOT: .extern .func
   %7 = intarsia.call "aten::embedding"(weight = %w, indices = %i, padding_idx = -1, scale_grad_by_freq = false, sparse = false) : (!w, !i) -> !e
-  return %3, %4, %6, %7 : !x, !x, !h, !e
+  return %3, %4#0, %6, %7 : !x, !x, !h, !e
 }

@@ -9,10 +9,12 @@
 // CHECK: intarsia.kernel{{.*}} symbol = "k0_exp"
 // CHECK: gpu.module @kernels
 // CHECK: gpu.func @k0_exp(%[[X:.+]]: !llvm.ptr, %[[OUT:.+]]: !llvm.ptr, %{{.+}}: i64, %[[DOMAIN:.+]]: i64, %{{.+}}: !llvm.ptr) kernel attributes {known_block_size = array<i32: 256, 1, 1>}
-// CHECK: %[[BLOCK:.+]] = gpu.block_id x
-// CHECK: %[[THREAD:.+]] = gpu.thread_id x
-// CHECK: %[[BEGIN:.+]] = arith.addi
+// CHECK: gpu.block_dim x
+// CHECK: gpu.block_id x
+// CHECK: gpu.thread_id x
 // CHECK: gpu.grid_dim x
+// CHECK: arith.muli
+// CHECK: %[[BEGIN:.+]] = arith.addi
 // CHECK: %[[STEP:.+]] = arith.muli
 // CHECK: scf.for %[[I:.+]] = %[[BEGIN]] to %[[DOMAIN]] step %[[STEP]] : i64
 // CHECK: llvm.getelementptr %[[X]][%[[I]]]

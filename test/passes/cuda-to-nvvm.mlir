@@ -3,7 +3,7 @@
 gpu.module @kernels {
   // CHECK-LABEL: llvm.func @k(%{{.+}}: !llvm.ptr, %{{.+}}: i64)
   // CHECK-SAME: nvvm.kernel
-  // CHECK-SAME: nvvm.reqntid = array<i32: 256, 1, 1>
+  // CHECK-SAME: nvvm.maxntid = array<i32: 256, 1, 1>
   // CHECK: nvvm.read.ptx.sreg.tid.x
   // CHECK: llvm.intr.fma
   // CHECK: llvm.intr.sqrt

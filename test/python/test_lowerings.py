@@ -519,6 +519,7 @@ add(
     shaped(5, 7, 11, seed=13),
     shaped(11),
     relative=LOOSE,
+    layouts=DENSE,
 )
 
 

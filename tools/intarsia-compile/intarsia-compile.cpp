@@ -5,113 +5,19 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The command line of the offline compiler; what it does is in
+// The offline compiler as a program; what it does is in
 // lib/Compiler/OfflineCompiler.cpp.
 //
 //===----------------------------------------------------------------------===//
 
-#include "intarsia/Compiler/OfflineCompiler.h"
-
-#include "llvm/Support/CommandLine.h"
-#include "llvm/Support/raw_ostream.h"
+#include "Options.h"
 
 #include <iostream>
 
-using namespace intarsia;
-namespace cl = llvm::cl;
-
-static cl::OptionCategory category("intarsia-compile options");
-
-static cl::opt<std::string> input(cl::Positional, cl::Required,
-                                  cl::desc("MODEL.pt2"), cl::cat(category));
-static cl::opt<std::string> output("o", cl::value_desc("file"), cl::cat(category),
-                                   cl::desc("Write the artifact here"));
-static cl::list<std::string>
-    libraries("op-library", cl::value_desc("lib.so"),
-              cl::desc("Load this library of operators first (repeatable)"),
-              cl::cat(category));
-static cl::opt<bool> noFuse("no-fuse",
-                            cl::desc("Make every node a call: no kernels"),
-                            cl::cat(category));
-static cl::opt<std::string>
-    numerics("numerics", cl::init("eager"), cl::value_desc("eager|fused"),
-             cl::desc("Round low precision where eager does (eager), or keep "
-                      "f32 between implicit casts (fused)"),
-             cl::cat(category));
-static cl::opt<std::string>
-    cpu("cpu", cl::init("native"), cl::value_desc("name"),
-        cl::desc("LLVM's name of the processor, such as x86-64-v3; default: "
-                 "this machine's"),
-        cl::cat(category));
-static cl::opt<std::string>
-    target("target", cl::init("cpu"), cl::value_desc("cpu|cuda"),
-           cl::desc("What kernels are made for; cuda goes with --emit, because "
-                    "the runtime cannot launch CUDA kernels yet"),
-           cl::cat(category));
-static cl::opt<std::string>
-    arch("arch", cl::init("sm_80"), cl::value_desc("name"),
-         cl::desc("The GPU for --target cuda: sm_80 (default), sm_90, ..."),
-         cl::cat(category));
-static cl::opt<bool>
-    strict("strict",
-           cl::desc("A result whose strides differ from its fake's is an error "
-                    "at run time, not a warning"),
-           cl::cat(category));
-static cl::opt<Stage> emit(
-    "emit", cl::desc("Print the program after a stage (then -o is optional):"),
-    cl::values(clEnumValN(Stage::Imported, "imported", "the imported graph"),
-               clEnumValN(Stage::Lowered, "lowered", "calls made kernels"),
-               clEnumValN(Stage::Fused, "fused", "kernels grouped"),
-               clEnumValN(Stage::Plan, "plan", "the host program"),
-               clEnumValN(Stage::Kernels, "kernels", "kernels as MLIR"),
-               clEnumValN(Stage::LLVM, "llvm", "kernels as LLVM IR"),
-               clEnumValN(Stage::Assembly, "asm", "kernels as assembly"),
-               clEnumValN(Stage::PTX, "ptx",
-                          "CUDA kernels as PTX, into the file of -o if given")),
-    cl::cat(category));
-static cl::opt<std::string>
-    dumpDir("dump-dir", cl::value_desc("folder"),
-            cl::desc("Write the program after each stage into this folder"),
-            cl::cat(category));
-static cl::opt<bool> printTiming("print-timing",
-                                 cl::desc("Print the time of each stage"),
-                                 cl::cat(category));
-static cl::opt<bool> force("force", cl::desc("Allow -o to replace the input"),
-                           cl::cat(category));
-
 int main(int argc, char **argv) {
-  cl::HideUnrelatedOptions(category);
-  cl::SetVersionPrinter([](llvm::raw_ostream &out) {
-    out << "intarsia-compile " << version() << "\n";
-  });
-  bool parsed = cl::ParseCommandLineOptions(
-      argc, argv,
-      "Compiles a program that torch.export.save wrote to an artifact that\n"
-      "intarsia-run, the C++ API and intarsia.load run.\n\n"
-      "exit status: 0 done; 1 the program cannot be compiled; 2 wrong usage;\n"
-      "3 the input cannot be read; 4 PyTorch or an operator library cannot be\n"
-      "loaded; 5 the output cannot be written (and was not touched)\n",
-      &llvm::errs());
-  if (!parsed)
-    return int(OfflineStatus::Usage);
-  if (output.empty() && !emit.getNumOccurrences()) {
-    std::cerr << "intarsia-compile: error: give -o FILE or --emit=STAGE\n";
-    return int(OfflineStatus::Usage);
-  }
-  OfflineOptions options;
-  options.input = input;
-  options.output = output;
-  options.operatorLibraries = {libraries.begin(), libraries.end()};
-  options.compile.fuse = !noFuse;
-  options.compile.numerics = numerics;
-  options.compile.cpu = cpu;
-  options.compile.target = target;
-  options.compile.arch = arch;
-  options.compile.strict = strict;
-  options.compile.dumpDir = dumpDir;
-  if (emit.getNumOccurrences())
-    options.emit = emit;
-  options.printTiming = printTiming;
-  options.force = force;
-  return int(compileOffline(options, std::cout, std::cerr));
+  std::optional<intarsia::OfflineOptions> options =
+      intarsia::tool::parseOptions(argc, argv);
+  if (!options)
+    return int(intarsia::OfflineStatus::Usage);
+  return int(intarsia::compileOffline(*options, std::cout, std::cerr));
 }

@@ -54,7 +54,7 @@ print(mlir::ModuleOp module, llvm::raw_ostream &os,
     os << emit(module);
     return mlir::success();
   } catch (const TargetError &error) {
-    return module.emitError() << error.what();
+    return mlir::emitError(module.getLoc()) << error.what();
   }
 }
 

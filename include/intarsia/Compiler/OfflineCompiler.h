@@ -1,4 +1,5 @@
-//===- OfflineCompiler.h - From a .pt2 file to an artifact --------*- C++ -*-===//
+//===- OfflineCompiler.h - From a .pt2 file to an artifact --------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

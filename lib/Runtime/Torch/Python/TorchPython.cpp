@@ -60,6 +60,18 @@ PyObject *tensorToPython(TensorImpl *tensor) {
       nullptr, [&] { return THPVariable_Wrap(std::move(owned)); });
 }
 
+/// Any object as an IValue: of the type that TorchScript infers, else as the
+/// Python object that it is (a device mesh, an opaque class).
+c10::IValue inferred(PyObject *object) {
+  try {
+    // As "any type", libtorch_python infers the type itself; the function that
+    // does so is not exported.
+    return torch::jit::toIValue(object, c10::AnyType::get());
+  } catch (const std::exception &) {
+    return torch::jit::toIValue(object, c10::PyObjectType::get());
+  }
+}
+
 int valueFromPython(PyObject *object, Value *out) {
   if (THPVariable_Check(object)) {
     *out = Value::of(tensorFromPython(object));
@@ -97,10 +109,7 @@ int valueFromPython(PyObject *object, Value *out) {
       *out = Value::of(
           py::cast<c10::SymBool>(object).guard_bool(__FILE__, __LINE__));
     else
-      // As "any type", libtorch_python infers the type itself; the function
-      // that does so is not exported.
-      *out = Value::of(
-          shim::box(torch::jit::toIValue(object, c10::AnyType::get())));
+      *out = Value::of(shim::box(inferred(object)));
     return 0;
   });
 }
