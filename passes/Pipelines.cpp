@@ -30,8 +30,7 @@ void buildLowerPipeline(OpPassManager &manager,
   manager.addPass(createLowerCalls(lower));
 }
 
-void buildFusePipeline(OpPassManager &manager,
-                       const PipelineOptions &options) {
+void buildFusePipeline(OpPassManager &manager, const PipelineOptions &options) {
   manager.addPass(createFuseAnalyse());
   manager.addPass(createFuseDecide());
   manager.addPass(createFuseApply());
@@ -53,8 +52,7 @@ void buildCPUPipeline(OpPassManager &manager, const PipelineOptions &options) {
   kernels.addPass(createCPUToLLVM());
 }
 
-void buildCUDAPipeline(OpPassManager &manager,
-                       const PipelineOptions &options) {
+void buildCUDAPipeline(OpPassManager &manager, const PipelineOptions &options) {
   manager.addPass(createCUDASchedule());
   manager.addPass(createCUDAEmitKernels());
   OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();

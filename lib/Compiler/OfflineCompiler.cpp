@@ -88,11 +88,11 @@ static void writeArtifact(const OfflineOptions &options,
     for (const artifact::Record &record : input.records())
       if (!llvm::StringRef(record.name).starts_with(ourFolder))
         output.copy(input, record);
-    std::string folder = ourFolder.str() + "cpu/";
+    const std::string folder = (ourFolder + "cpu/").str();
     output.add(folder + "plan.json", plan::toJson(compiled.plan));
     if (!compiled.sharedObject.empty())
       output.add(folder + "kernels.so", compiled.sharedObject);
-    output.add(ourFolder.str() + "metadata.json", plan::toJson(metadata));
+    output.add((ourFolder + "metadata.json").str(), plan::toJson(metadata));
     output.finish();
   } catch (const artifact::ArchiveError &error) {
     throw OfflineError{error.path() == input.path()

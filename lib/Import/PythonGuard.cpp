@@ -383,8 +383,10 @@ std::optional<SymExpr> importer::parsePythonGuard(
     return GuardParser(text, resolve).parse();
   } catch (const GuardError &guardError) {
     error = guardError.message;
-    return std::nullopt;
+  } catch (const std::invalid_argument &wrongOperands) {
+    error = wrongOperands.what();
   }
+  return std::nullopt;
 }
 
 // --- Input paths -------------------------------------------------------------

@@ -50,8 +50,7 @@ createTargetMachine(const std::string &arch) {
   Triple triple(tripleText);
   std::unique_ptr<MCSubtargetInfo> subtarget(
       target.createMCSubtargetInfo(triple, "", ""));
-  if (!StringRef(arch).starts_with("sm_") ||
-      !subtarget->isCPUStringValid(arch))
+  if (!StringRef(arch).starts_with("sm_") || !subtarget->isCPUStringValid(arch))
     throw TargetError("unknown CUDA architecture '" + arch +
                       "'; it is a name such as sm_80 or sm_90");
   llvm::TargetOptions options;

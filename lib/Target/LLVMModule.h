@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The steps from the LLVM dialect to code that are the same for every target. All
-// of them throw TargetError.
+// The steps from the LLVM dialect to code that are the same for every target.
+// All of them throw TargetError.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,8 +28,8 @@ class TargetMachine;
 
 namespace intarsia {
 
-/// Translates a module (builtin or gpu) in which only the LLVM and NVVM dialects
-/// are left.
+/// Translates a module (builtin or gpu) in which only the LLVM and NVVM
+/// dialects are left.
 std::unique_ptr<llvm::Module> translate(mlir::Operation *module,
                                         llvm::LLVMContext &context);
 

@@ -34,7 +34,8 @@ namespace intarsia {
 
 namespace {
 
-class CPUEmitKernels final : public ::intarsia::impl::CPUEmitKernelsBase<CPUEmitKernels> {
+class CPUEmitKernels final
+    : public ::intarsia::impl::CPUEmitKernelsBase<CPUEmitKernels> {
 public:
   using CPUEmitKernelsBase::CPUEmitKernelsBase;
 

@@ -36,8 +36,10 @@ namespace {
 
 /// A size for comparisons only: what decides on speed, never on results.
 int64_t typical(const SymExpr &expr) {
-  std::optional<SymValue> value = expr.evaluate(
-      [](const std::string &) -> std::optional<SymValue> { return int64_t(64); });
+  std::optional<SymValue> value =
+      expr.evaluate([](const std::string &) -> std::optional<SymValue> {
+        return int64_t(64);
+      });
   if (const int64_t *integer = value ? std::get_if<int64_t>(&*value) : nullptr)
     return *integer;
   return 64;
@@ -47,13 +49,14 @@ int64_t typical(const SymExpr &expr) {
 /// own grain size; a transcendental operation counts for several.
 constexpr int64_t grainElements = 32768;
 
-class CPUSchedule final : public ::intarsia::impl::CPUScheduleBase<CPUSchedule> {
+class CPUSchedule final
+    : public ::intarsia::impl::CPUScheduleBase<CPUSchedule> {
 public:
   using CPUScheduleBase::CPUScheduleBase;
   void runOnOperation() override {
     WalkResult result = getOperation().walk([&](graph::KernelOp kernelOp) {
       return failed(schedule(kernelOp)) ? WalkResult::interrupt()
-                                      : WalkResult::advance();
+                                        : WalkResult::advance();
     });
     if (result.wasInterrupted())
       signalPassFailure();
@@ -81,8 +84,8 @@ SmallVector<int64_t> loopOrder(graph::KernelOp kernelOp,
   return order;
 }
 
-/// True if the loops over `outer` and `inner` (of size `size`) can be one: every
-/// position moves along both as along one.
+/// True if the loops over `outer` and `inner` (of size `size`) can be one:
+/// every position moves along both as along one.
 bool canMerge(const Observations &seen, const std::string &outer,
               const std::string &inner, const SymExpr &size) {
   for (const SymExpr &position : seen.conditions)
@@ -151,9 +154,9 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
   int64_t rowLoops = 0;
   for (int64_t loop = 0; loop < rank; ++loop) {
     bool startsInner = !pure && loop == rows;
-    bool extends = !loops.empty() && !startsInner &&
-                   canMerge(seen, symbolOf(loop - 1), symbolOf(loop),
-                            plan.loops[loop]);
+    bool extends =
+        !loops.empty() && !startsInner &&
+        canMerge(seen, symbolOf(loop - 1), symbolOf(loop), plan.loops[loop]);
     // Whether a row is one loop or several matters to nobody unless results
     // are stored along it.
     if (!pure && loop > rows && !plan.vectorRoots)
@@ -177,8 +180,8 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
     return size;
   };
 
-  // Lanes: four vectors at once hide the latency of arithmetic. Registers of one
-  // float have none.
+  // Lanes: four vectors at once hide the latency of arithmetic. Registers of
+  // one float have none.
   int64_t tail = std::max<int64_t>(vectorBits / 32, 1);
   int64_t lanes = tail == 1 ? 1 : 4 * tail;
   if (!loops.empty() && !flat) {
@@ -204,8 +207,8 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
       SymExpr::Kind::Max,
       {SymExpr(1),
        SymExpr::make(SymExpr::Kind::FloorDiv,
-                     {SymExpr(work),
-                      SymExpr::make(SymExpr::Kind::Max, {SymExpr(1), inner})})});
+                     {SymExpr(work), SymExpr::make(SymExpr::Kind::Max,
+                                                   {SymExpr(1), inner})})});
 
   NamedAttrList decisions(kernelOp.getDecisionsAttr());
   SmallVector<Attribute> loopAttrs;

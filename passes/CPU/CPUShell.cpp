@@ -55,8 +55,8 @@ kernel::KernelEntry CPUShell::open(OpBuilder &builder, graph::KernelOp kernel,
   if (kernel::hasChecks(kernel)) {
     entry.status = LLVM::AllocaOp::create(builder, loc, pointer, i64,
                                           constant(builder, loc, 1), 8);
-    LLVM::StoreOp::create(builder, loc, constant(builder, loc, 0),
-                          entry.status, 8);
+    LLVM::StoreOp::create(builder, loc, constant(builder, loc, 0), entry.status,
+                          8);
   }
   return entry;
 }

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Implements `cuda-emit-kernels`: every scheduled kernel becomes a `gpu.func` of
-// the module `@kernels`, with the loops of passes/Kernel/KernelEmitter.h run by
-// threads in steps of the whole grid. Any launch geometry is right, then, and the
-// one that is decided is a matter of speed.
+// Implements `cuda-emit-kernels`: every scheduled kernel becomes a `gpu.func`
+// of the module `@kernels`, with the loops of passes/Kernel/KernelEmitter.h run
+// by threads in steps of the whole grid. Any launch geometry is right, then,
+// and the one that is decided is a matter of speed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,7 +52,8 @@ public:
                                            builder.getFunctionType(types, {}));
     function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(),
                       builder.getUnitAttr());
-    auto threads = cast<IntegerAttr>(kernelOp.getDecisionsAttr().get("threads"));
+    auto threads =
+        cast<IntegerAttr>(kernelOp.getDecisionsAttr().get("threads"));
     function.setKnownBlockSizeAttr(builder.getDenseI32ArrayAttr(
         {static_cast<int32_t>(threads.getInt()), 1, 1}));
     Block &body = function.getBody().front();
@@ -112,8 +113,7 @@ public:
     if (kernels.empty())
       return;
     OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
-    auto code =
-        gpu::GPUModuleOp::create(builder, module.getLoc(), "kernels");
+    auto code = gpu::GPUModuleOp::create(builder, module.getLoc(), "kernels");
     builder.setInsertionPointToEnd(&code.getBodyRegion().front());
     CUDAShell shell;
     FailureOr<EmittedKernels> counts = emitKernels(kernels, builder, shell);

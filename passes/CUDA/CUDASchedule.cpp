@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Implements `cuda-schedule`. The simplest division that is right for any kernel:
-// a thread computes one element, or one whole row where the kernel reduces along
-// rows. Blocks that share a row, vector loads and 32-bit positions are decisions
-// for later; they belong here.
+// Implements `cuda-schedule`. The simplest division that is right for any
+// kernel: a thread computes one element, or one whole row where the kernel
+// reduces along rows. Blocks that share a row, vector loads and 32-bit
+// positions are decisions for later; they belong here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -63,8 +63,8 @@ LogicalResult schedule(graph::KernelOp kernelOp) {
   decisions.set("lanes", builder.getI64IntegerAttr(1));
   decisions.set("tail_lanes", builder.getI64IntegerAttr(1));
   decisions.set("domain", graph::ExprAttr::get(context, domain));
-  decisions.set("threads", builder.getI64IntegerAttr(pure ? elementThreads
-                                                          : rowThreads));
+  decisions.set("threads",
+                builder.getI64IntegerAttr(pure ? elementThreads : rowThreads));
   kernelOp.setDecisionsAttr(decisions.getDictionary(context));
   return success();
 }

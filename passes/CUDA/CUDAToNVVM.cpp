@@ -5,10 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Implements `cuda-to-nvvm`, the last pass on CUDA kernels: loops become branches,
-// then everything becomes the LLVM dialect with NVVM's registers in one full
-// conversion, so that nothing can be left over. The library calls (libdevice) that
-// MLIR has for math are avoided: kernels are linked with no library.
+// Implements `cuda-to-nvvm`, the last pass on CUDA kernels: loops become
+// branches, then everything becomes the LLVM dialect with NVVM's registers in
+// one full conversion, so that nothing can be left over. The library calls
+// (libdevice) that MLIR has for math are avoided: kernels are linked with no
+// library.
 //
 //===----------------------------------------------------------------------===//
 
@@ -70,8 +71,8 @@ public:
     LLVMConversionTarget target(*context);
     target.addLegalDialect<NVVM::NVVMDialect>();
     target.addLegalOp<gpu::GPUModuleOp>();
-    if (failed(applyFullConversion(getOperation(), target,
-                                   std::move(patterns))))
+    if (failed(
+            applyFullConversion(getOperation(), target, std::move(patterns))))
       signalPassFailure();
   }
 };

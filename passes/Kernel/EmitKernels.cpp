@@ -50,9 +50,9 @@ static std::string nameOf(graph::KernelOp kernel, size_t number) {
   return name;
 }
 
-FailureOr<EmittedKernels>
-kernel::emitKernels(ArrayRef<graph::KernelOp> kernels, OpBuilder &builder,
-                    KernelShell &shell) {
+FailureOr<EmittedKernels> kernel::emitKernels(ArrayRef<graph::KernelOp> kernels,
+                                              OpBuilder &builder,
+                                              KernelShell &shell) {
   EmittedKernels counts;
   llvm::StringMap<DictionaryAttr> known;
   for (graph::KernelOp kernelOp : kernels) {

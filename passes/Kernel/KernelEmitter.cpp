@@ -73,7 +73,8 @@ Schedule Schedule::fromDecisions(graph::KernelOp kernel) {
   auto integer = [&](StringRef name) {
     return cast<IntegerAttr>(decisions.get(name)).getInt();
   };
-  ArrayRef<Attribute> space = cast<ArrayAttr>(decisions.get("space")).getValue();
+  ArrayRef<Attribute> space =
+      cast<ArrayAttr>(decisions.get("space")).getValue();
   Schedule schedule;
   for (Attribute loop : cast<ArrayAttr>(decisions.get("loops"))) {
     SmallVector<int64_t> dims(cast<DenseI64ArrayAttr>(loop).asArrayRef());
@@ -239,12 +240,14 @@ Value KernelEmitter::vectorOf(const SymExpr &expr) {
   if (stride) {
     Value steps = stepVector();
     if (!stride->isInteger(1))
-      steps = arith::MulIOp::create(*b, loc, steps, broadcast(scalarOf(*stride)));
+      steps =
+          arith::MulIOp::create(*b, loc, steps, broadcast(scalarOf(*stride)));
     result = arith::AddIOp::create(*b, loc, broadcast(scalarOf(expr)), steps);
   } else {
     for (const SymExpr &operand : expr.operands()) {
       Value value = vectorOf(operand);
-      result = result ? emitInteger(*b, loc, expr.kind(), result, value) : value;
+      result =
+          result ? emitInteger(*b, loc, expr.kind(), result, value) : value;
       if (!result) {
         fail(kernelOp, "position " + text);
         return broadcast(constant(0));
@@ -338,8 +341,7 @@ void KernelEmitter::storeAt(Value base, Value value, const SymExpr &offset) {
 
 static SymExpr offsetIn(graph::TensorType type, ArrayRef<SymExpr> index) {
   SymExpr offset;
-  for (auto [position, stride] :
-       llvm::zip_equal(index, type.getStrideExprs()))
+  for (auto [position, stride] : llvm::zip_equal(index, type.getStrideExprs()))
     offset = offset + position * stride;
   return offset;
 }
@@ -350,8 +352,7 @@ Value KernelEmitter::load(unsigned buffer, Type element,
   return loadAt(buffers[buffer], element, offset);
 }
 
-void KernelEmitter::store(unsigned buffer, Value value,
-                          const SymExpr &offset) {
+void KernelEmitter::store(unsigned buffer, Value value, const SymExpr &offset) {
   observed.offsets.push_back(offset);
   storeAt(buffers[buffer], value, offset);
 }
@@ -417,11 +418,11 @@ Value KernelEmitter::evalUncached(Value tensor, const Index &index) {
       Index shifted(index);
       shifted[dim] = index[dim] - start;
       if (number + 1 == concat.getInputs().size())
-        return evalGuarded({}, element, [&] { return eval(input, shifted); },
-                           nullptr);
-      return evalGuarded({{shifted[dim], size}}, element,
-                         [&] { return eval(input, shifted); },
-                         [&] { return from(number + 1, start + size); });
+        return evalGuarded(
+            {}, element, [&] { return eval(input, shifted); }, nullptr);
+      return evalGuarded(
+          {{shifted[dim], size}}, element, [&] { return eval(input, shifted); },
+          [&] { return from(number + 1, start + size); });
     };
     return from(0, SymExpr(0));
   }
@@ -441,9 +442,9 @@ Value KernelEmitter::evalUncached(Value tensor, const Index &index) {
       if (!lowPad.isInteger(0) || !highPad.isInteger(0))
         conditions.emplace_back(source[dim], sizes[dim]);
     }
-    return evalGuarded(conditions, element,
-                       [&] { return eval(pad.getSource(), source); },
-                       [&] { return outerScalar(padding); });
+    return evalGuarded(
+        conditions, element, [&] { return eval(pad.getSource(), source); },
+        [&] { return outerScalar(padding); });
   }
   fail(op, "an operation outside the kernel language");
   return arith::ConstantOp::create(*b, loc, b->getZeroAttr(element));
@@ -451,9 +452,10 @@ Value KernelEmitter::evalUncached(Value tensor, const Index &index) {
 
 /// `inside()` where every expression is within [0, bound), else `outside()`.
 /// Memory is read only where the condition holds.
-Value KernelEmitter::evalGuarded(
-    ArrayRef<std::pair<SymExpr, SymExpr>> inRange, Type element,
-    llvm::function_ref<Value()> inside, llvm::function_ref<Value()> outside) {
+Value KernelEmitter::evalGuarded(ArrayRef<std::pair<SymExpr, SymExpr>> inRange,
+                                 Type element,
+                                 llvm::function_ref<Value()> inside,
+                                 llvm::function_ref<Value()> outside) {
   if (inRange.empty())
     return inside();
   Value uniform, perLane;
@@ -463,8 +465,8 @@ Value KernelEmitter::evalGuarded(
     Value at = varies ? vectorOf(position) : scalarOf(position);
     Value limit = varies ? vectorOf(bound) : scalarOf(bound);
     // Unsigned: a negative position is above every bound.
-    Value holds = arith::CmpIOp::create(*b, loc, arith::CmpIPredicate::ult, at,
-                                        limit);
+    Value holds =
+        arith::CmpIOp::create(*b, loc, arith::CmpIPredicate::ult, at, limit);
     Value &all = varies ? perLane : uniform;
     all = all ? arith::AndIOp::create(*b, loc, all, holds).getResult() : holds;
   }
@@ -475,9 +477,9 @@ Value KernelEmitter::evalGuarded(
     Value inner;
     {
       ScopeGuard scope(*this);
-      Value all = mask ? arith::AndIOp::create(*b, loc, mask, perLane)
-                             .getResult()
-                       : perLane;
+      Value all =
+          mask ? arith::AndIOp::create(*b, loc, mask, perLane).getResult()
+               : perLane;
       Value outerMask = mask;
       bool outerGuarded = guarded;
       mask = all;
@@ -529,8 +531,8 @@ Value KernelEmitter::evalPointwise(linalg::GenericOp op, const Index &index) {
       Index generic(index);
       for (SymExpr &expr : generic)
         expr = expr.substitute({{laneSymbol, SymExpr::symbol("@")}});
-      cacheKey = key(op.getResult(0), generic) + "|" +
-                 ranges.at(laneSymbol).str();
+      cacheKey =
+          key(op.getResult(0), generic) + "|" + ranges.at(laneSymbol).str();
       Observations::DearValue &seen = observed.dearValues[cacheKey];
       seen.op = op;
       if (seen.loops.empty() || seen.loops.back() != currentLaneLoop)
@@ -540,10 +542,10 @@ Value KernelEmitter::evalPointwise(linalg::GenericOp op, const Index &index) {
   bool cached = !cacheKey.empty() && op->hasAttr(cachedAttrName);
   Type element = getElementTypeOrSelf(op.getResult(0).getType());
   if (cached && cacheFilled.contains(cacheKey)) {
-    Value base = LLVM::GEPOp::create(
-        *b, loc, scratch.getType(), b->getI8Type(), scratch,
-        ArrayRef<LLVM::GEPArg>{
-            LLVM::GEPArg(scalarOf(cacheOffsets.lookup(cacheKey)))});
+    Value base =
+        LLVM::GEPOp::create(*b, loc, scratch.getType(), b->getI8Type(), scratch,
+                            ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(
+                                scalarOf(cacheOffsets.lookup(cacheKey)))});
     return loadAt(base, element, SymExpr::symbol(laneSymbol));
   }
 
@@ -558,8 +560,8 @@ Value KernelEmitter::evalPointwise(linalg::GenericOp op, const Index &index) {
       arguments.push_back(outerScalar(input->get()));
       continue;
     }
-    arguments.push_back(eval(
-        input->get(), applyMap(op.getMatchingIndexingMap(input), index)));
+    arguments.push_back(
+        eval(input->get(), applyMap(op.getMatchingIndexingMap(input), index)));
   }
   arguments.resize(op.getBody()->getNumArguments());
   SmallVector<Value> results = emitScalars(*op.getBody(), arguments, &index);
@@ -568,18 +570,17 @@ Value KernelEmitter::evalPointwise(linalg::GenericOp op, const Index &index) {
     if (!cacheOffsets.count(cacheKey)) {
       // Whole cache lines for each value.
       cacheOffsets[cacheKey] = scratchSize;
-      SymExpr bytes =
-          ranges.at(laneSymbol) *
-              SymExpr(static_cast<int64_t>(alignmentOf(element))) +
-          SymExpr(63);
+      SymExpr bytes = ranges.at(laneSymbol) *
+                          SymExpr(static_cast<int64_t>(alignmentOf(element))) +
+                      SymExpr(63);
       scratchSize =
           scratchSize +
           SymExpr(64) * SymExpr::make(Kind::FloorDiv, {bytes, SymExpr(64)});
     }
-    Value base = LLVM::GEPOp::create(
-        *b, loc, scratch.getType(), b->getI8Type(), scratch,
-        ArrayRef<LLVM::GEPArg>{
-            LLVM::GEPArg(scalarOf(cacheOffsets.lookup(cacheKey)))});
+    Value base =
+        LLVM::GEPOp::create(*b, loc, scratch.getType(), b->getI8Type(), scratch,
+                            ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(
+                                scalarOf(cacheOffsets.lookup(cacheKey)))});
     storeAt(base, results[0], SymExpr::symbol(laneSymbol));
     cachePending.insert(cacheKey);
   }
@@ -597,8 +598,9 @@ Value KernelEmitter::outerScalar(Value value) {
     if (succeeded(expr))
       return scalarOf(*expr);
   }
-  std::string id = "scalar " + std::to_string(reinterpret_cast<uintptr_t>(
-                                   value.getAsOpaquePointer()));
+  std::string id =
+      "scalar " +
+      std::to_string(reinterpret_cast<uintptr_t>(value.getAsOpaquePointer()));
   for (Scope &scope : llvm::reverse(scopes))
     if (auto found = scope.values.find(id); found != scope.values.end())
       return found->second;
@@ -646,8 +648,8 @@ void KernelEmitter::emitCheck(Operation *op, Value condition) {
   int64_t number = known - checkMessages.begin() + 1;
   if (known == checkMessages.end())
     checkMessages.push_back(check.getMsg().str());
-  Value one = arith::ConstantOp::create(
-      *b, loc, b->getOneAttr(condition.getType()));
+  Value one =
+      arith::ConstantOp::create(*b, loc, b->getOneAttr(condition.getType()));
   Value bad = arith::XOrIOp::create(*b, loc, condition, one);
   if (width && (mask || isa<VectorType>(bad.getType()))) {
     bad = broadcast(bad);
@@ -658,8 +660,7 @@ void KernelEmitter::emitCheck(Operation *op, Value condition) {
   auto branch = scf::IfOp::create(*b, loc, bad, /*else=*/false);
   OpBuilder::InsertionGuard guard(*b);
   b->setInsertionPointToStart(branch.thenBlock());
-  Value code =
-      arith::ConstantOp::create(*b, loc, b->getI64IntegerAttr(number));
+  Value code = arith::ConstantOp::create(*b, loc, b->getI64IntegerAttr(number));
   LLVM::StoreOp::create(*b, loc, code, status, 8);
 }
 
@@ -670,8 +671,7 @@ SmallVector<Value> KernelEmitter::emitScalars(Block &scalarBody,
                                               const Index *position) {
   DenseMap<Value, Value> values;
   DenseMap<Value, SymExpr> positions;
-  for (auto [argument, value] :
-       llvm::zip(scalarBody.getArguments(), arguments))
+  for (auto [argument, value] : llvm::zip(scalarBody.getArguments(), arguments))
     if (value)
       values[argument] = value;
 
@@ -815,10 +815,10 @@ emitLoop(OpBuilder &b, Location loc, Value begin, Value end, Value step,
   return SmallVector<Value>(loop.getResults());
 }
 
-SmallVector<Value>
-KernelEmitter::scalarLoop(const std::string &symbol, Value begin, Value end,
-                          Value step, ArrayRef<Value> initial,
-                          LaneBody makeBody) {
+SmallVector<Value> KernelEmitter::scalarLoop(const std::string &symbol,
+                                             Value begin, Value end, Value step,
+                                             ArrayRef<Value> initial,
+                                             LaneBody makeBody) {
   return emitLoop(*b, loc, begin, end, step, initial,
                   [&](Value variable, ValueRange values) {
                     ScopeGuard scope(*this);
@@ -876,8 +876,7 @@ SmallVector<Value> KernelEmitter::laneLoop(
     split = constant(*extent / lanes * lanes);
   } else {
     Value length = arith::SubIOp::create(*b, loc, end, begin);
-    Value whole =
-        arith::AndIOp::create(*b, loc, length, constant(-lanes));
+    Value whole = arith::AndIOp::create(*b, loc, length, constant(-lanes));
     split = arith::AddIOp::create(*b, loc, begin, whole);
   }
   if (hasMain)
@@ -982,9 +981,8 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
   auto step = [&](ValueRange accumulators) {
     SmallVector<Value> elements;
     for (auto [number, input] : llvm::enumerate(inputs)) {
-      Value element =
-          eval(input->get(), applyMap(op.getMatchingIndexingMap(input),
-                                      position));
+      Value element = eval(
+          input->get(), applyMap(op.getMatchingIndexingMap(input), position));
       if (width) {
         element = broadcast(element);
         if (mask && !alongLanes)
@@ -1063,10 +1061,8 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
         SmallVector<int64_t> lower(lanes / 2), upper(lanes / 2);
         std::iota(lower.begin(), lower.end(), 0);
         std::iota(upper.begin(), upper.end(), lanes / 2);
-        low.push_back(
-            vector::ShuffleOp::create(*b, loc, value, value, lower));
-        high.push_back(
-            vector::ShuffleOp::create(*b, loc, value, value, upper));
+        low.push_back(vector::ShuffleOp::create(*b, loc, value, value, lower));
+        high.push_back(vector::ShuffleOp::create(*b, loc, value, value, upper));
       }
       return combine(low, high);
     };
@@ -1168,13 +1164,14 @@ void KernelEmitter::emitRow(ArrayRef<SymExpr> rowIndex) {
                  });
       return;
     }
-    laneLoop("v", constant(0), extent, schedule.loops[loop].asInteger(), {},
-             [&](ValueRange) {
-               for (auto &[result, index] : fullRoots)
-                 storeRoot(result, index);
-               return SmallVector<Value>();
-             },
-             nullptr);
+    laneLoop(
+        "v", constant(0), extent, schedule.loops[loop].asInteger(), {},
+        [&](ValueRange) {
+          for (auto &[result, index] : fullRoots)
+            storeRoot(result, index);
+          return SmallVector<Value>();
+        },
+        nullptr);
   };
   nest(rowIndex.size());
 }
@@ -1215,20 +1212,20 @@ void KernelEmitter::emitColumns(ArrayRef<SymExpr> rowIndex, Value begin,
   std::optional<int64_t> extent;
   if (!schedule.flat)
     extent = schedule.loops[lanes].asInteger();
-  laneLoop("v", begin, end, extent, {},
-           [&](ValueRange) {
-             for (auto &[result, index] : rowRoots)
-               storeRoot(result, index);
-             if (!fullRoots.empty())
-               nest(lanes + 1);
-             return SmallVector<Value>();
-           },
-           nullptr);
+  laneLoop(
+      "v", begin, end, extent, {},
+      [&](ValueRange) {
+        for (auto &[result, index] : rowRoots)
+          storeRoot(result, index);
+        if (!fullRoots.empty())
+          nest(lanes + 1);
+        return SmallVector<Value>();
+      },
+      nullptr);
 }
 
 bool kernel::hasChecks(graph::KernelOp kernelOp) {
-  return kernelOp
-      .walk([](cf::AssertOp) { return WalkResult::interrupt(); })
+  return kernelOp.walk([](cf::AssertOp) { return WalkResult::interrupt(); })
       .wasInterrupted();
 }
 

@@ -1,4 +1,5 @@
-//===- KernelEmitter.h - From a kernel's body to loops ------------*- C++ -*-===//
+//===- KernelEmitter.h - From a kernel's body to loops ------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -22,8 +23,8 @@
 #define INTARSIA_PASSES_KERNEL_KERNELEMITTER_H
 
 #include "dialects/Graph/Graph.h"
-#include "passes/Kernel/Body.h"
 #include "mlir/IR/Builders.h"
+#include "passes/Kernel/Body.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -133,9 +134,9 @@ private:
                           mlir::Type element,
                           llvm::function_ref<mlir::Value()> inside,
                           llvm::function_ref<mlir::Value()> outside);
-  llvm::SmallVector<mlir::Value>
-  emitScalars(mlir::Block &body, mlir::ValueRange arguments,
-              const Index *position);
+  llvm::SmallVector<mlir::Value> emitScalars(mlir::Block &body,
+                                             mlir::ValueRange arguments,
+                                             const Index *position);
   mlir::Value emitExtract(mlir::tensor::ExtractOp op, const Index &index);
   void emitCheck(mlir::Operation *op, mlir::Value condition);
 
@@ -152,15 +153,16 @@ private:
   laneLoop(const std::string &symbol, mlir::Value begin, mlir::Value end,
            std::optional<int64_t> extent, llvm::ArrayRef<mlir::Value> initial,
            LaneBody body,
-           llvm::function_ref<llvm::SmallVector<mlir::Value>(
-               mlir::ValueRange, int64_t)>
+           llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange,
+                                                             int64_t)>
                narrow);
 
   /// A loop whose body sees `symbol` as its variable.
-  llvm::SmallVector<mlir::Value>
-  scalarLoop(const std::string &symbol, mlir::Value begin, mlir::Value end,
-             mlir::Value step, llvm::ArrayRef<mlir::Value> initial,
-             LaneBody body);
+  llvm::SmallVector<mlir::Value> scalarLoop(const std::string &symbol,
+                                            mlir::Value begin, mlir::Value end,
+                                            mlir::Value step,
+                                            llvm::ArrayRef<mlir::Value> initial,
+                                            LaneBody body);
 
   void storeRoot(unsigned result, const Index &index);
   void emitRow(llvm::ArrayRef<SymExpr> rowIndex);

@@ -528,25 +528,35 @@ void FunctionPlanner::results(graph::CallOp call, plan::Step &planned) {
     planned.results.push_back(result(call, attribute));
 }
 
-/// Makes the views of a known form without a call.
+/// Views of a known form need no call, and a chain of them only one step.
 bool FunctionPlanner::planView(graph::CallOp call) {
   if (!planner.options.stridedViews)
     return false;
   std::optional<StridedView> view = stridedView(call);
   if (!view)
     return false;
+  PendingView source{view->source, SymExpr(0)};
+  if (auto known = viewsOf.find(view->source); known != viewsOf.end())
+    source = known->second;
   for (auto [output, offset] :
-       llvm::zip_equal(call.getOutputs(), view->offsets)) {
-    if (output.use_empty())
-      continue;
-    plan::Step step = newStep(Kind::View, call.getLoc());
-    step.source = slotOf(view->source);
-    step.slot = slots[output] = newSlot();
-    step.spec = spec(cast<graph::TensorType>(output.getType()));
-    step.offset = expr(offset);
-    out.steps.push_back(std::move(step));
-  }
+       llvm::zip_equal(call.getOutputs(), view->offsets))
+    viewsOf[output] = {source.source, source.offset + offset};
   return true;
+}
+
+plan::Slot FunctionPlanner::slotOf(Value value) {
+  if (auto known = slots.find(value); known != slots.end())
+    return known->second;
+  auto view = viewsOf.find(value);
+  if (view == viewsOf.end())
+    return -1;
+  plan::Step step = newStep(Kind::View, value.getLoc());
+  step.source = slotOf(view->second.source);
+  step.slot = slots[value] = newSlot();
+  step.spec = spec(cast<graph::TensorType>(value.getType()));
+  step.offset = expr(view->second.offset);
+  out.steps.push_back(std::move(step));
+  return slots.lookup(value);
 }
 
 /// Writes the part that changes into the storage of the old value.
@@ -559,7 +569,8 @@ void FunctionPlanner::planUpdate(graph::CallOp call) {
     plan::Step step = newStep(Kind::Call, call.getLoc());
     step.op = update.twin;
     for (Attribute attribute : call.getArgs())
-      step.args.push_back(argument(call, attribute, {}));
+      step.args.push_back(
+          argument(call, attribute, llvm::DenseMap<int64_t, plan::Slot>()));
     step.mutates.push_back(self);
     step.results.emplace_back().kind = plan::Result::Kind::Tied;
     out.steps.push_back(std::move(step));

@@ -91,8 +91,8 @@ private:
   int32_t symbol(const std::string &name);
   plan::TensorSpec spec(graph::TensorType type);
   plan::Slot newSlot() { return out.slotCount++; }
-  /// The slot of a tensor or object.
-  plan::Slot slotOf(mlir::Value value) { return slots.lookup(value); }
+  /// The slot of a tensor or object. A view is made when it is first asked for.
+  plan::Slot slotOf(mlir::Value value);
   plan::Arg argOf(mlir::Value value);
   plan::Arg constant(mlir::Attribute attribute);
   plan::Step newStep(Kind kind, mlir::Location location);
@@ -149,6 +149,12 @@ private:
   plan::Function out;
 
   llvm::DenseMap<mlir::Value, plan::Slot> slots;
+  /// Views that the plan makes, as views of what is none.
+  struct PendingView {
+    mlir::Value source;
+    SymExpr offset; // in elements, from the source's first
+  };
+  llvm::DenseMap<mlir::Value, PendingView> viewsOf;
   /// Numbers, as the argument that stands for them.
   llvm::DenseMap<mlir::Value, plan::Arg> numbers;
   std::map<std::string, plan::ExprId> exprIds; // by canonical text

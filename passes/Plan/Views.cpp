@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // One table from operator name to the function that computes where the view
-// starts. Operators that may copy (reshape, contiguous, flatten) are not in it.
+// starts. Operators that may copy (reshape, contiguous, flatten) are views only
+// where they certainly do not.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,6 +27,15 @@ using Rule = std::optional<Offsets> (*)(CallOp call, Tensor source);
 } // namespace
 
 static std::optional<Offsets> atStart(CallOp, Tensor) {
+  return Offsets{SymExpr(0)};
+}
+
+/// A reshape of a contiguous tensor to a contiguous one copies nothing.
+static std::optional<Offsets> reshape(CallOp call, Tensor source) {
+  auto result = dyn_cast<Tensor>(call.getOutputs().front().getType());
+  if (!result || !source.hasContiguousStrides() ||
+      !result.hasContiguousStrides())
+    return std::nullopt;
   return Offsets{SymExpr(0)};
 }
 
@@ -123,12 +133,15 @@ static std::optional<Offsets> pieces(CallOp call, Tensor source) {
 static const llvm::StringMap<Rule> &rules() {
   static const llvm::StringMap<Rule> table = {
       {"aten::alias", atStart},
+      {"aten::contiguous", reshape},
       {"aten::detach", atStart},
       {"aten::diagonal", diagonal},
       {"aten::expand", atStart},
+      {"aten::flatten.using_ints", reshape},
       {"aten::lift_fresh", atStart},
       {"aten::narrow", narrow},
       {"aten::permute", atStart},
+      {"aten::reshape", reshape},
       {"aten::select.int", select},
       {"aten::slice.Tensor", slice},
       {"aten::split.Tensor", pieces},
@@ -139,6 +152,7 @@ static const llvm::StringMap<Rule> &rules() {
       {"aten::t", atStart},
       {"aten::transpose.int", atStart},
       {"aten::unbind.int", pieces},
+      {"aten::unflatten.int", reshape},
       {"aten::unfold", atStart},
       {"aten::unsqueeze", atStart},
       {"aten::view", atStart},

@@ -193,6 +193,8 @@ def _compile_graph(
         program.kernel_count,
         seconds * 1e3,
     )
+    if any(isinstance(x, torch.Tensor) and x.is_cuda for x in example_inputs):
+        log.info("%s: operators on CUDA stay calls; kernels are made for the CPU only", name)
     if options["dump_dir"]:
         log.info("%s: stages written to %s", name, options["dump_dir"])
     with _recorders_lock:

@@ -105,3 +105,28 @@ func.func @main(%x: !intarsia.tensor<[8]xf32>) -> !intarsia.tensor<[u0]xf32> {
   %1 = intarsia.call "my::take"(i = %0#0, n = %n) : (!intarsia.tensor<[u0]xi64>, index) -> !intarsia.tensor<[u0]xf32>
   return %1 : !intarsia.tensor<[u0]xf32>
 }
+
+// -----
+
+// A chain of views is one step, made where it is needed. The reshape of a
+// contiguous tensor is a view as well; that of another one is a call.
+// CHECK: func main(x: {{.*}} -> %[[X:[0-9]+]])
+// CHECK-NEXT: %[[R:[0-9]+]] = view %[[X]] : f32[2, 8] strides [8, 1] offset 16
+// CHECK: call my::one(%[[R]])
+// CHECK: %[[T:[0-9]+]] = view %[[X]] : f32[8, 2] strides [1, 8] offset 16
+// CHECK: call aten::reshape(%[[T]], [16])
+func.func @main(%x: !intarsia.tensor<[4, 8]xf32> {intarsia.name = "x"})
+    -> (!intarsia.tensor<[2, 8]xf32>, !intarsia.tensor<[16]xf32>) {
+  %0 = intarsia.call "aten::slice.Tensor"(self = %x, dim = 0, start = 2, end = 9223372036854775807, step = 1)
+    {views = array<i64: 0>} : (!intarsia.tensor<[4, 8]xf32>) -> !intarsia.tensor<[2, 8]xf32>
+  %1 = intarsia.call "aten::reshape"(self = %0, shape = [16]) {views = array<i64: 0>}
+    : (!intarsia.tensor<[2, 8]xf32>) -> !intarsia.tensor<[16]xf32>
+  %2 = intarsia.call "aten::view"(self = %1, size = [2, 8]) {views = array<i64: 0>}
+    : (!intarsia.tensor<[16]xf32>) -> !intarsia.tensor<[2, 8]xf32>
+  %3 = intarsia.call "my::one"(x = %2) : (!intarsia.tensor<[2, 8]xf32>) -> !intarsia.tensor<[2, 8]xf32>
+  %4 = intarsia.call "aten::t"(self = %0) {views = array<i64: 0>}
+    : (!intarsia.tensor<[2, 8]xf32>) -> !intarsia.tensor<[8, 2]xf32, strides = [1, 8]>
+  %5 = intarsia.call "aten::reshape"(self = %4, shape = [16]) {views = array<i64: 0>}
+    : (!intarsia.tensor<[8, 2]xf32, strides = [1, 8]>) -> !intarsia.tensor<[16]xf32>
+  return %3, %5 : !intarsia.tensor<[2, 8]xf32>, !intarsia.tensor<[16]xf32>
+}

@@ -53,7 +53,8 @@ def assert_same(got: Any, want: Any, *, exact: bool = False, strides: bool = Tru
     assert got_spec == want_spec
     for a, b in zip(got_leaves, want_leaves, strict=True):
         if not isinstance(b, torch.Tensor):
-            assert type(a) is type(b) and a == b
+            same = torch.tensor(b).isclose(torch.tensor(a)) if isinstance(b, float) else a == b
+            assert type(a) is type(b) and same
             continue
         assert a.dtype == b.dtype and a.shape == b.shape and a.device == b.device
         assert a.requires_grad == b.requires_grad

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 import shutil
 import subprocess
 
@@ -14,7 +16,7 @@ from torch.export import Dim
 class Chain(torch.nn.Module):
     def forward(self, x, a, b, indices):
         y = torch.softmax(torch.tanh(x * a + b), -1)
-        z = torch.nn.functional.layer_norm(x, (10,), a, b)
+        z = torch.native_layer_norm(x, (10,), a, b, 1e-5)[0]
         h = torch.nn.functional.silu(x.bfloat16()) * 2
         return y, z, h, torch.nn.functional.embedding(indices, x)
 
@@ -85,3 +87,67 @@ def test_operators_on_cuda_stay_calls(exported):
     assert done.returncode == 0, done.stderr
     assert "launch" not in done.stdout
     assert "aten::tanh" in done.stdout
+
+
+PROGRAM = """
+!x = !intarsia.tensor<[s0, 10]xf32>
+!row = !intarsia.tensor<[10]xf32>
+!h = !intarsia.tensor<[s0, 10]xbf16>
+!box = !intarsia.tensor<[s0, 2, 5]xf32>
+func.func @softmax(%x: !x, %a: !row) -> !x attributes {intarsia.symbols = {s0 = [2, unit]}} {
+  %0 = intarsia.call "aten::mul.Tensor"(self = %x, other = %a) : (!x, !row) -> !x
+  %1 = intarsia.call "aten::tanh"(self = %0) : (!x) -> !x
+  %2 = intarsia.call "aten::_softmax"(self = %1, dim = -1, half_to_float = false) : (!x) -> !x
+  return %2 : !x
+}
+func.func @gelu(%h: !h) -> !h attributes {intarsia.symbols = {s0 = [2, unit]}} {
+  %0 = intarsia.call "aten::gelu"(self = %h, approximate = "none") : (!h) -> !h
+  return %0 : !h
+}
+func.func @columns(%x: !x) -> !row attributes {intarsia.symbols = {s0 = [2, unit]}} {
+  %0 = intarsia.call "aten::sum.dim_IntList"(self = %x, dim = [0], keepdim = false, dtype = none)
+    : (!x) -> !row
+  return %0 : !row
+}
+func.func @whole(%x: !box) -> !intarsia.tensor<[]xf32>
+    attributes {intarsia.symbols = {s0 = [2, unit]}} {
+  %0 = intarsia.call "aten::sum"(self = %x, dtype = none) : (!box) -> !intarsia.tensor<[]xf32>
+  return %0 : !intarsia.tensor<[]xf32>
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
+def test_loops_without_lanes(tmp_path):
+    """The loops of a GPU's thread give eager's values when the CPU runs them."""
+
+    def run(*command, stdin):
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True)
+
+    module = run("intarsia-opt", "--lower", "--fuse", "--cpu=vector-bits=32", stdin=PROGRAM).stdout
+    assert "vector<" not in module
+    (tmp_path / "k.s").write_text(
+        run("intarsia-translate", "--kernels-to-asm", stdin=module).stdout
+    )
+    library = str(tmp_path / "k.so")
+    subprocess.run(["cc", "-shared", tmp_path / "k.s", "-o", library], check=True)
+    kernels = ctypes.CDLL(library)
+    decisions = re.findall(r'domain = #intarsia.expr<"(.*?)">.* symbol = "(\w+)"', module)
+    domains = {name: domain for domain, name in decisions}
+
+    def launch(number, *tensors):
+        name = next(name for name in domains if name.startswith(f"k{number}_"))
+        pointers = (ctypes.c_void_p * len(tensors))(*[t.data_ptr() for t in tensors])
+        domain = ctypes.c_int64(eval(domains[name], {"s0": 7}))
+        assert (
+            kernels[name](pointers, (ctypes.c_int64 * 1)(7), ctypes.c_int64(0), domain, None) == 0
+        )
+        return tensors[-1]
+
+    x, a = torch.randn(7, 10), torch.randn(10)
+    h = x.bfloat16()
+    want = torch.softmax(torch.tanh(x * a), -1)
+    torch.testing.assert_close(launch(0, x, a, torch.empty_like(x)), want)
+    torch.testing.assert_close(launch(1, h, torch.empty_like(h)), torch.nn.functional.gelu(h))
+    torch.testing.assert_close(launch(2, x, torch.empty(10)), x.sum(0))
+    torch.testing.assert_close(launch(3, x, torch.empty(())), x.sum())

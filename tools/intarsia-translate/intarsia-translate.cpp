@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The tool of the compiler engineer for the last step of the path: reads a module
-// on which intarsia-opt has run the pipeline `cpu` or `cuda`, and prints the code
-// of its kernels.
+// The tool of the compiler engineer for the last step of the path: reads a
+// module on which intarsia-opt has run the pipeline `cpu` or `cuda`, and prints
+// the code of its kernels.
 //
 //===----------------------------------------------------------------------===//
 

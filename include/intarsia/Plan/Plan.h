@@ -59,7 +59,7 @@ struct Arg {
     MemoryFormat,
     List,
     Object, // index in the program's side table of boxed values
-    View,   // a view of `slot`: sizes, strides and storage offset by expression
+    View,   // a view of `slot`: sizes, strides and offset by expression
     Function, // a nested plan, by name (control flow)
   };
   Kind kind = Kind::None;
@@ -72,7 +72,7 @@ struct Arg {
   DType dtype = DType::F32;
   std::vector<Arg> list;
   std::vector<ExprId> sizes, strides; // View
-  ExprId offset = -1;                 // View: in elements, from the storage's start
+  ExprId offset = -1;                 // View: in elements, from `slot`'s first element
 };
 
 /// Where one return value of a call goes, and what it is promised to be.
@@ -103,7 +103,7 @@ struct Step {
     Launch,   // kernel `kernel` over `buffers`
     View,     // `slot` = as_strided(`source`, spec.sizes, spec.strides, offset)
     Clone,    // `slot` = a copy of `source`, with the same strides and storage
-              // offset (views of it, Arg::View, count from the storage's start)
+              // offset
     Copy,     // copy `source`'s elements into `slot`'s tensor (copy_)
     Move,     // `slot` = `source` (another reference)
     Free,     // drop the references in `slots`

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The last step of the path for CUDA. LLVM's own code generator writes the text:
-// no CUDA toolkit is needed, and no libdevice linked.
+// The last step of the path for CUDA. LLVM's own code generator writes the
+// text: no CUDA toolkit is needed, and no libdevice linked.
 //
 //===----------------------------------------------------------------------===//
 

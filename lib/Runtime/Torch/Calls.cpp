@@ -648,7 +648,8 @@ at::Tensor PreparedCall::viewOf(const plan::Arg &view,
   for (plan::ExprId id : view.strides)
     strides.push_back(exprs.integer(id, frame.symbols));
   return makeView(unwrap(base.tensor), sizes, strides,
-                  exprs.integer(view.offset, frame.symbols));
+                  unwrap(base.tensor)->storage_offset() +
+                      exprs.integer(view.offset, frame.symbols));
 }
 
 c10::IValue PreparedCall::boxArgument(const ArgPlan &arg,

@@ -72,7 +72,8 @@ TEST(PythonGuard, WhatIsNotUnderstoodIsAnError) {
   for (std::string text :
        {"", "L['y'].size()[0] == 1", "L['x'].size()[7] == 1", "L['x'] == 1",
         "f(s0)", "s0 ==", "(s0", "s0)", "L['x", "L['x'].dtype == torch.float32",
-        "99999999999999999999 == s0", "math.isnan(L['n'])", "s0 if s0 else s1"})
+        "99999999999999999999 == s0", "math.isnan(L['n'])", "s0 if s0 else s1",
+        "Max() == 1", "Mod(s0) == 1"})
     EXPECT_EQ(guard(text).substr(0, 6), "error:")
         << text << " -> " << guard(text);
   EXPECT_EQ(guard(std::string(100000, '(')), "error: it is nested too deeply");
