@@ -304,6 +304,11 @@ def PlanInplace : Pass<"plan-inplace", "::mlir::ModuleOp"> {
     is a write into the buffer again. The pass runs once before lowering, which
     leaves these calls alone, and once at the end, where all is decided anew.
 
+    Likewise a kernel that makes the new value of an argument gets
+    `intarsia.into`, one argument number a result (-1: a new tensor), when it
+    may store into that argument itself: nothing reads the old value later, and
+    if the kernel does, then element by element.
+
     In functions with `intarsia.aliasing` all bases are written in place: that
     is what the program means.
   }];

@@ -711,7 +711,18 @@ SmallVector<Value> KernelEmitter::emitScalars(Block &scalarBody,
       Index at;
       for (Value operand : extract.getIndices())
         at.push_back(positionOf(operand));
-      values[extract.getResult()] = eval(extract.getTensor(), at);
+      // A clamped index is in range unless the tensor turns out to be empty.
+      SmallVector<std::pair<SymExpr, SymExpr>> inRange;
+      for (auto [index, size] :
+           llvm::zip_equal(at, sizesOf(extract.getTensor())))
+        if (!size.asInteger() || size.isInteger(0))
+          inRange.emplace_back(index, size);
+      Type element = extract.getType();
+      values[extract.getResult()] = evalGuarded(
+          inRange, element, [&] { return eval(extract.getTensor(), at); },
+          [&]() -> Value {
+            return arith::ConstantOp::create(*b, loc, b->getZeroAttr(element));
+          });
       continue;
     }
     if (isa<cf::AssertOp>(op)) {

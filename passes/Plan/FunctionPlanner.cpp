@@ -652,7 +652,13 @@ LogicalResult FunctionPlanner::planKernel(graph::KernelOp kernel) {
   step.kernel = planner.kernel(name.getValue(), kernel);
   for (Value input : kernel.getInputs())
     step.buffers.push_back(slotOf(input));
-  for (Value output : kernel.getOutputs()) {
+  for (OpResult output : kernel->getResults()) {
+    if (BlockArgument argument = writtenArgument(output)) {
+      slots[output] = slotOf(argument);
+      step.mutates.push_back(slotOf(argument));
+      step.buffers.push_back(slotOf(argument));
+      continue;
+    }
     auto type = cast<graph::TensorType>(output.getType());
     plan::Step alloc = newStep(Kind::Alloc, kernel.getLoc());
     alloc.slot = slots[output] = newSlot();

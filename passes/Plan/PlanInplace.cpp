@@ -15,6 +15,7 @@
 #include "passes/Plan/Reuse.h"
 #include "passes/Plan/Storage.h"
 
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -63,6 +64,8 @@ public:
           decide(call);
         else
           decideReuse(call);
+      } else if (auto kernel = dyn_cast<graph::KernelOp>(op)) {
+        decideInto(kernel);
       }
       storage.visit(&op);
     }
@@ -153,6 +156,88 @@ private:
       return;
     call->setAttr(reuseAttrName, StringAttr::get(call.getContext(), "inplace"));
     ++reuseCount;
+  }
+
+  /// A kernel that makes the new value of an argument writes it there.
+  void decideInto(graph::KernelOp kernel) {
+    kernel->removeAttr(intoAttrName);
+    if (!reuse || aliasing)
+      return;
+    SmallVector<int64_t> into(kernel->getNumResults(), -1);
+    for (OpResult result : kernel->getResults()) {
+      BlockArgument argument = destinationOf(result);
+      if (!argument || argument.getType() != result.getType() ||
+          llvm::is_contained(into, argument.getArgNumber()) || leaves(result) ||
+          storage.laterReader(kernel, argument) || !mayWrite(kernel, argument))
+        continue;
+      into[result.getResultNumber()] = argument.getArgNumber();
+      ++reuseCount;
+    }
+    if (llvm::any_of(into, [](int64_t number) { return number >= 0; }))
+      kernel->setAttr(intoAttrName,
+                      DenseI64ArrayAttr::get(kernel.getContext(), into));
+  }
+
+  /// The argument that gets `value` at the end; null when there is none.
+  BlockArgument destinationOf(Value value) {
+    for (OpOperand &use : value.getUses()) {
+      if (isa<func::ReturnOp>(use.getOwner()))
+        if (BlockArgument argument =
+                mutatedArgument(function, use.getOperandNumber()))
+          return argument;
+      auto call = dyn_cast<graph::CallOp>(use.getOwner());
+      if (!call || call.operand("src") != value)
+        continue;
+      BlockArgument argument = overwrittenArgument(call);
+      if (argument && writtenBack.contains(argument))
+        return argument;
+    }
+    return {};
+  }
+
+  /// The kernel's loads of the argument must come before its stores: element by
+  /// element, at the same place. Two of the user's arguments may be one tensor.
+  bool mayWrite(graph::KernelOp kernel, BlockArgument argument) {
+    for (auto [index, input] : llvm::enumerate(kernel.getInputs())) {
+      bool same = storage.mayShare(input, argument);
+      bool maybe = llvm::any_of(storage.roots(input), [&](Value root) {
+        auto other = dyn_cast<BlockArgument>(root);
+        return other && isUsers(other) && isUsers(argument);
+      });
+      if (!same && !maybe)
+        continue;
+      if (kernel->getNumResults() != 1 ||
+          input.getType() != argument.getType() ||
+          (same && !storage.isCurrentValue(input, argument)) ||
+          !isReadInPlace(kernel.getInputArguments()[index]))
+        return false;
+    }
+    return true;
+  }
+
+  bool isUsers(BlockArgument argument) {
+    auto kind = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                      "intarsia.kind");
+    return !kind || kind.getValue() == "user";
+  }
+
+  /// Whether an element of the result depends on the same element alone.
+  static bool isReadInPlace(Value tensor) {
+    return llvm::all_of(tensor.getUses(), [](OpOperand &use) {
+      if (isa<graph::YieldOp>(use.getOwner()))
+        return true;
+      auto generic = dyn_cast<linalg::GenericOp>(use.getOwner());
+      return generic && generic.isDpsInput(&use) &&
+             generic.getNumParallelLoops() == generic.getNumLoops() &&
+             generic.getMatchingIndexingMap(&use).isIdentity() &&
+             llvm::all_of(
+                 generic.getDpsInitsMutable(),
+                 [&](OpOperand &init) {
+                   return generic.getMatchingIndexingMap(&init).isIdentity();
+                 }) &&
+             llvm::all_of(generic->getResults(),
+                          [](Value result) { return isReadInPlace(result); });
+    });
   }
 
   /// Whether the caller gets the value, or one that may share its storage,

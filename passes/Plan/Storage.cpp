@@ -60,6 +60,14 @@ BlockArgument overwrittenArgument(graph::CallOp call) {
   return dyn_cast<BlockArgument>(call.getInputs()[call.getMutates().front()]);
 }
 
+BlockArgument writtenArgument(OpResult result) {
+  auto into = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(intoAttrName);
+  if (!into || into[result.getResultNumber()] < 0)
+    return {};
+  return result.getOwner()->getBlock()->getArgument(
+      into[result.getResultNumber()]);
+}
+
 Storage::Storage(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments())
     if (hasStorage(argument))
@@ -91,8 +99,10 @@ ArrayRef<Value> Storage::members(Value root) const {
 void Storage::visit(Operation *op) {
   auto call = dyn_cast<graph::CallOp>(op);
   if (!call) {
-    for (Value result : op->getResults())
-      if (hasStorage(result))
+    for (OpResult result : op->getResults())
+      if (BlockArgument argument = writtenArgument(result))
+        enter(result, {argument});
+      else if (hasStorage(result))
         enter(result, {result});
     return;
   }
@@ -152,6 +162,9 @@ Operation *Storage::laterReader(Operation *op, Value value) const {
 
 bool Storage::isCurrentValue(Value value, BlockArgument argument) const {
   while (value != argument) {
+    if (auto result = dyn_cast<OpResult>(value);
+        result && writtenArgument(result) == argument)
+      return true;
     auto call = value.getDefiningOp<graph::CallOp>();
     if (!call)
       return false;

@@ -30,6 +30,7 @@ namespace intarsia {
 /// Attribute names of the decisions.
 inline constexpr llvm::StringLiteral inplaceAttrName = "intarsia.inplace";
 inline constexpr llvm::StringLiteral writebackAttrName = "intarsia.writeback";
+inline constexpr llvm::StringLiteral intoAttrName = "intarsia.into";
 
 /// Whether `plan-inplace` decided that the call writes the storage of its
 /// `index`-th mutated base itself.
@@ -47,6 +48,10 @@ mlir::BlockArgument mutatedArgument(mlir::func::FuncOp function,
 /// The argument that an `aten::copy_` overwrites from end to end; null when the
 /// call is something else.
 mlir::BlockArgument overwrittenArgument(graph::CallOp call);
+
+/// The argument whose storage the kernel writes this result into; null when the
+/// result is a new tensor.
+mlir::BlockArgument writtenArgument(mlir::OpResult result);
 
 class Storage {
 public:

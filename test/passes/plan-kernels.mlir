@@ -1,4 +1,4 @@
-// RUN: intarsia-opt --plan-inplace --plan-print %s -o /dev/null | FileCheck %s
+// RUN: intarsia-opt --split-input-file --plan-inplace --plan-print %s -o /dev/null | FileCheck %s
 
 // Kernels in the plan: launches with their decisions, and memory. What only
 // kernels see lies in the arena; what an operator sees or the caller gets is a
@@ -52,4 +52,56 @@ func.func @main(%x: !vec) -> !vec attributes {intarsia.symbols = {s0 = [2, unit]
   }
   // CHECK-NEXT: return %[[F]]
   return %f : !vec
+}
+
+// -----
+
+!vec = !intarsia.tensor<[8]xf32>
+#id = affine_map<(d0) -> (d0)>
+
+// The new value of an argument is stored there: element by element.
+// CHECK: func main(x: {{.*}} -> %[[X:[0-9]+]], y: {{.*}} -> %[[Y:[0-9]+]])
+// CHECK-NEXT: launch 0 @add(%[[X]], %[[Y]], %[[X]])
+// CHECK: return %[[X]] into "x"
+func.func @main(%x: !vec {intarsia.name = "x", intarsia.kind = "user"}, %y: !vec {intarsia.name = "y", intarsia.kind = "user"})
+    -> (!vec {intarsia.output = "input_mutation", intarsia.target = "x"}) {
+  %0 = intarsia.kernel(%x, %y) ops ["aten::add.Tensor"] decisions {symbol = "add", domain = 8 : i64}
+      : (!vec, !vec) -> !vec {
+  ^bb0(%a: tensor<8xf32>, %b: tensor<8xf32>):
+    %e = tensor.empty() : tensor<8xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+        ins(%a, %b : tensor<8xf32>, tensor<8xf32>) outs(%e : tensor<8xf32>) {
+    ^bb0(%p: f32, %q: f32, %o: f32):
+      %s = arith.addf %p, %q : f32
+      linalg.yield %s : f32
+    } -> tensor<8xf32>
+    intarsia.yield %r : tensor<8xf32>
+  }
+  %1 = intarsia.call "aten::copy_"(self = %x, src = %0, non_blocking = false) mutates(%x) returns(tied) : (!vec, !vec) -> !vec
+  return %1 : !vec
+}
+
+// -----
+
+!mat = !intarsia.tensor<[8, 8]xf32>
+
+// A kernel that reads the argument at other places makes a new tensor.
+// CHECK: func main(x: {{.*}} -> %[[X:[0-9]+]])
+// CHECK-NEXT: %[[T:[0-9]+]] = alloc
+// CHECK: launch 0 @transpose(%[[X]], %[[T]])
+// CHECK: copy %[[T]] into %[[X]]
+func.func @main(%x: !mat {intarsia.name = "x", intarsia.kind = "user"})
+    -> (!mat {intarsia.output = "input_mutation", intarsia.target = "x"}) {
+  %0 = intarsia.kernel(%x) ops ["aten::transpose"] decisions {symbol = "transpose", domain = 8 : i64} : (!mat) -> !mat {
+  ^bb0(%a: tensor<8x8xf32>):
+    %e = tensor.empty() : tensor<8x8xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i, j)>],
+                         iterator_types = ["parallel", "parallel"]}
+        ins(%a : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+    ^bb0(%p: f32, %o: f32):
+      linalg.yield %p : f32
+    } -> tensor<8x8xf32>
+    intarsia.yield %r : tensor<8x8xf32>
+  }
+  return %0 : !mat
 }

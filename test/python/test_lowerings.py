@@ -506,16 +506,6 @@ def layer_norm_backward(grad: torch.Tensor, v: torch.Tensor, weight: torch.Tenso
 
 
 add("normalisations", layer_norm, shaped(5, 7, 11), shaped(11), shaped(11), relative=LOOSE)
-add(
-    "normalisations",
-    lambda *given: layer_norm(*given)[0],
-    shaped(5, 7, 11),
-    of(f32, 11),
-    of(f32, 11),
-    dtypes=(bf16,),
-    relative=LOOSE,
-    name="layer_norm, mixed",
-)
 add("normalisations", layer_norm_plain, shaped(5, 7, 11), relative=LOOSE)
 add(
     "normalisations",
