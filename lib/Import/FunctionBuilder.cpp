@@ -80,6 +80,7 @@ void FunctionBuilder::addArguments() {
     Value argument = block.addArgument(typeOf(meta), location);
     if (meta.kind == ValueMeta::Kind::Tensor) {
       llvm::for_each(meta.tensor.sizes, bindIfBare);
+      llvm::for_each(meta.tensor.strides, bindIfBare);
       derived.push_back(&metaOf(name));
       binding.value = argument;
     } else if (meta.kind == ValueMeta::Kind::SymInt ||

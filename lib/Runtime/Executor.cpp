@@ -688,9 +688,11 @@ void Activation::argument(const plan::Arg &arg, std::vector<Value> &out) {
       sizes[i] = integer(arg.sizes[i]);
       strides[i] = integer(arg.strides[i]);
     }
-    TensorImpl *view = nullptr;
-    if (torch.asStrided(tensor(arg.slot), int64_t(dim), sizes.get(),
-                        strides.get(), integer(arg.offset), &view))
+    TensorImpl *base = tensor(arg.slot), *view = nullptr;
+    TensorInfo info;
+    torch.describe(base, &info);
+    if (torch.asStrided(base, int64_t(dim), sizes.get(), strides.get(),
+                        info.storageOffset + integer(arg.offset), &view))
       failed();
     out.push_back(Value::of(view));
     return;

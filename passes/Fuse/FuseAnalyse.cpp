@@ -13,6 +13,7 @@
 #include "passes/Kernel/Body.h"
 #include "passes/Passes.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -90,6 +91,17 @@ public:
   using FuseAnalyseBase::FuseAnalyseBase;
 
   void runOnOperation() override {
+    // What nobody needs is no part of any decision.
+    getOperation().walk([](func::FuncOp function) {
+      if (function.isExternal())
+        return;
+      SmallVector<Operation *> ops;
+      for (Operation &op : function.getBody().front().without_terminator())
+        ops.push_back(&op);
+      for (Operation *op : llvm::reverse(ops))
+        if (isOpTriviallyDead(op))
+          op->erase();
+    });
     SmallVector<graph::KernelOp> kernels;
     getOperation().walk(
         [&](graph::KernelOp kernelOp) { kernels.push_back(kernelOp); });

@@ -180,6 +180,7 @@ LogicalResult merge(ArrayRef<graph::KernelOp> members) {
     }
   }
 
+  assert(!results.empty() && "what nobody needs was erased before");
   SmallVector<lower::Tensor> tensors;
   SmallVector<graph::TensorType> types;
   for (auto &[result, tensor] : results) {

@@ -280,3 +280,30 @@ def test_unfused_is_one_call_a_node():
     (compilation,) = compilations
     assert compilation.program.call_count == 3
     assert compilation.program.kernel_count == 0
+
+
+def test_profile():
+    with intarsia.record_compilations() as compilations:
+        options = {"fuse": False}
+        f = torch.compile(
+            lambda x: ops.scaled_tanh(x, 2.0) + 1, backend="intarsia", options=options
+        )
+        x = torch.randn(3)
+        want = f(x)
+    outputs, steps = compilations[0].program.profile([x])
+    assert torch.equal(outputs[0], want)
+    calls = {name: (line, count) for _, _, name, line, count, _ in steps}
+    line, count = calls["test::scaled_tanh"]
+    assert count == 1 and "test_doors.py" in line
+    assert all(seconds >= 0 for *_, seconds in steps)
+
+
+def test_facts_of_operators():
+    from intarsia._extension import extension
+
+    facts = extension().operator_facts("test::put_")
+    assert facts["mutated"] == ["cache"] and not facts["random"]
+    assert extension().operator_facts("test::draw")["random"]
+    assert extension().operator_schema("test::never_made") is None
+    with pytest.raises(intarsia.LoadError, match="test::never_made"):
+        extension().operator_facts("test::never_made")

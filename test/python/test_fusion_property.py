@@ -1,0 +1,138 @@
+# ===- test_fusion_property.py - Random programs, fused and not, as in eager --===#
+#
+# Part of the Intarsia project, under the Apache License v2.0 with LLVM
+# Exceptions. See LICENSE for license information.
+#
+# ===----------------------------------------------------------------------===#
+"""Random programs against eager; `fusion_programs` says what they are made of.
+
+A few dozen here; ``./dev conformance fusion`` runs thousands and shrinks what fails.
+What those found is pinned below, one program a cause.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fusion_programs import Discarded, Program, check, generate
+from hypothesis import HealthCheck, Phase, assume, given, note, settings
+from hypothesis import strategies as st
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(st.data())
+def test_random_programs(data) -> None:
+    program = generate(lambda n: data.draw(st.integers(0, n - 1)))
+    note(program.reproducer())
+    try:
+        check(program)
+    except Discarded:
+        assume(False)
+
+
+M = "values((7, 5), 'float32', 1)"
+V = "values((5,), 'float32', 2)"
+
+PINNED = {
+    # A reduction inside the lanes of another that is not along the last dimension.
+    "softmax_of_columns": ([M, V], ["y = torch.softmax(x0 * 2 + x1, 0)"], ["y"]),
+    "columns_read_transposed": (
+        [M],
+        ["y = torch.softmax(x0, 0)", "z = y.t() + 1"],
+        ["z", "y"],
+    ),
+    "columns_and_rows": (
+        [M],
+        ["y = torch.log_softmax(x0, 0)", "z = y.sum(1, keepdim=True)", "w = y.sum(0)"],
+        ["z", "w", "y"],
+    ),
+    "middle_dimension": (
+        ["values((3, 17, 5), 'float32', 1)"],
+        ["y = torch.softmax(x0 + 1, 1)", "z = y * x0", "w = z.sum(1)"],
+        ["w", "y"],
+    ),
+    "outer_dimensions": (
+        ["values((3, 5, 4), 'float32', 1)"],
+        ["y = torch.var(x0, (0, 2), correction=0, keepdim=True)", "z = x0 * y"],
+        ["z"],
+    ),
+    "flipped_columns": (
+        ["values((7, 7), 'float32', 183)"],
+        [
+            "y = torch.flip(x0, [-2]) / (torch.argmax(x0, 1).abs() + 1)",
+            "z = y.logsumexp(0)",
+        ],
+        ["z"],
+    ),
+    # Everything that a group computes is overwritten.
+    "nobody_needs_it": (
+        ["values((2,), 'float32', 477)"],
+        [
+            "y = torch.tanh(x0.mean(0)).unsqueeze(0)",
+            "y[0].fill_(1)",
+            "z = y * torch.rsqrt(y.square().mean(-1, keepdim=True) + 1)",
+        ],
+        ["z"],
+    ),
+    # A view of an argument that does not start where its storage does, twice.
+    "view_of_an_offset_argument": (
+        ["lay_out(values((6,), 'float32', 16), 'strided')"],
+        ["y = x0[1:6:2]", "ops.add_to_(y=y, x=y)", "z = x0 + 1"],
+        ["z"],
+    ),
+    "an_argument_twice": ([M, "x0"], ["x1.mul_(2)", "y = x0 + x1"], ["y"]),
+    "two_views_of_one_base": (
+        [M, "x0[1:]", "x0[::2]"],
+        ["x1.add_(1)", "y = x2 * 2", "x2.mul_(3)", "z = x0 + y.sum()"],
+        ["z", "y"],
+    ),
+    # Reads of an old value next to a write.
+    "write_after_read": (
+        [M],
+        ["y = x0.tanh()", "x0.mul_(2)", "z = y + x0", "w = x0[::2] * 2"],
+        ["z", "w"],
+    ),
+    "write_to_a_piece": (
+        [M],
+        ["a, b = x0.split([3, 4])", "y = a.tanh()", "x0[:3].add_(1)", "z = y + a", "w = b * 2"],
+        ["z", "w"],
+    ),
+    "empty": (
+        ["values((0, 5), 'float32', 1)"],
+        ["y = x0.sum(0)", "z = torch.softmax(x0, 0) + y", "w = torch.cat([x0, y.unsqueeze(0)])"],
+        ["y", "z", "w"],
+    ),
+    "unsigned_bytes": (
+        ["values((9,), 'uint8', 1)"],
+        ["y = x0 - 200", "z = y.to(torch.float32) / 2", "w = y.amax()", "v = y.to(torch.int64)"],
+        ["y", "z", "w", "v"],
+    ),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", PINNED)
+def test_pinned(name, dynamic) -> None:
+    inputs, statements, outputs = PINNED[name]
+    check(Program(inputs, statements, outputs, dynamic=dynamic))
+
+
+def test_empty_maximum_is_refused(compile_with) -> None:
+    """As eager does; also where only the run knows that there is nothing."""
+
+    def f(x):
+        return (x * 2).amax(0)
+
+    compiled = compile_with(f, dynamic=True)
+    x = torch.rand(3, 2)
+    torch._dynamo.mark_dynamic(x, 0)
+    torch.testing.assert_close(compiled(x), f(x))
+    with pytest.raises((RuntimeError, IndexError)):
+        compiled(torch.rand(0, 2))
