@@ -42,7 +42,8 @@ SmallVector<linalg::GenericOp> reductionsOf(Value root) {
     for (Value operand : op->getOperands())
       if (isa<RankedTensorType>(operand.getType()))
         work.insert(operand);
-    op->walk([&](tensor::ExtractOp extract) { work.insert(extract.getTensor()); });
+    op->walk(
+        [&](tensor::ExtractOp extract) { work.insert(extract.getTensor()); });
   }
   return found;
 }

@@ -158,7 +158,8 @@ LogicalResult merge(ArrayRef<graph::KernelOp> members) {
       }
       FailureOr<lower::Tensor> tensor = resolve(member.getInputs()[number]);
       if (failed(tensor))
-        return member.emitError("a view between fused kernels has no index map");
+        return member.emitError(
+            "a view between fused kernels has no index map");
       mapping.map(argument, tensor->value);
     }
     bool isCast = llvm::any_of(member.getOps(), isExplicitCast);

@@ -5,9 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Implements `fuse-decide`: puts kernels into groups, each of which `fuse-apply`
-// makes one kernel. The rule is `Decider::worthFusing`; whether a group can be
-// one operation in the program's order at all is `Decider::canBeOne`.
+// Implements `fuse-decide`: puts kernels into groups, each of which
+// `fuse-apply` makes one kernel. The rule is `Decider::worthFusing`; whether a
+// group can be one operation in the program's order at all is
+// `Decider::canBeOne`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -66,9 +67,9 @@ public:
     SmallVector<SymExpr> position = facts.position();
     for (auto [at, size] : llvm::zip_equal(position, facts.space.sizes))
       ranges[at.name()] = size;
-    for (auto [value, result] :
-         llvm::zip_equal(kernelOp.getBody().front().getTerminator()->getOperands(),
-                         kernelOp.getResults())) {
+    for (auto [value, result] : llvm::zip_equal(
+             kernelOp.getBody().front().getTerminator()->getOperands(),
+             kernelOp.getResults())) {
       SmallVector<SymExpr> sizes =
           cast<graph::TensorType>(result.getType()).getSizeExprs();
       SymExpr at = productOf(sizes) == facts.space.size()
@@ -153,12 +154,11 @@ private:
     SmallVector<SymExpr> sizes = sizesOf(input->get());
     bool isSpace = ArrayRef(sizes) == ArrayRef(facts.space.sizes) &&
                    static_cast<int64_t>(index.size()) == facts.space.rows;
-    for (auto [loop, kind] :
-         llvm::enumerate(generic.getIteratorTypesArray())) {
+    for (auto [loop, kind] : llvm::enumerate(generic.getIteratorTypesArray())) {
       if (kind != utils::IteratorType::reduction)
         continue;
-      std::string symbol = isSpace ? "d" + std::to_string(loop)
-                                   : "q" + std::to_string(fresh++);
+      std::string symbol =
+          isSpace ? "d" + std::to_string(loop) : "q" + std::to_string(fresh++);
       ranges.try_emplace(symbol, sizes[loop]);
       position[loop] = SymExpr::symbol(symbol);
     }
@@ -321,9 +321,9 @@ private:
       positions[access.result.getAsOpaquePointer()].insert(
           access.position->str());
       std::optional<SymExpr> row = rowOf(a.space, facts);
-      aligned &= *access.position == linearize(facts.position(),
-                                               facts.space.sizes) ||
-                 (row && *access.position == *row);
+      aligned &=
+          *access.position == linearize(facts.position(), facts.space.sizes) ||
+          (row && *access.position == *row);
       aligned &= row || !a.reducesRows;
     });
     if (readAnywhere)
@@ -367,9 +367,8 @@ private:
         isRead |= neededOutside(result, isMember);
     }
     // What is dear is computed at one position only.
-    bool once = llvm::all_of(positions, [](const auto &entry) {
-      return entry.second.size() == 1;
-    });
+    bool once = llvm::all_of(
+        positions, [](const auto &entry) { return entry.second.size() == 1; });
     if (dear && (!once || (isRead && !aligned)))
       return std::nullopt;
     if (!b.reducesOtherwise &&

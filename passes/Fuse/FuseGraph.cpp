@@ -40,8 +40,8 @@ Value fuse::viewSource(graph::CallOp call) {
   // aside tells.
   OpBuilder scrap(call.getContext());
   lower::KernelBuilder kernel(scrap, call.getLoc());
-  FailureOr<lower::Tensor> view = lower::lookupView(call.getCallee())(
-      call, kernel, kernel.input(source));
+  FailureOr<lower::Tensor> view =
+      lower::lookupView(call.getCallee())(call, kernel, kernel.input(source));
   return succeeded(view) ? source : Value();
 }
 

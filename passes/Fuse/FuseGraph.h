@@ -55,9 +55,7 @@ public:
   int64_t indexOf(mlir::Operation *op) const { return index.lookup(op); }
   /// Operations that must come after this one: users, the next one with
   /// effects, and what would overwrite a value that it reads.
-  llvm::ArrayRef<int64_t> successors(int64_t node) const {
-    return after[node];
-  }
+  llvm::ArrayRef<int64_t> successors(int64_t node) const { return after[node]; }
 
 private:
   llvm::SmallVector<mlir::Operation *> ops;

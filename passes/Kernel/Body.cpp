@@ -24,10 +24,9 @@ using Kind = SymExpr::Kind;
 bool kernel::isDear(Operation *op) {
   return isa_and_nonnull<math::MathDialect>(op->getDialect()) &&
          !isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::FloorOp,
-              math::TruncOp, math::RoundEvenOp, math::RoundOp,
-              math::CopySignOp, math::FmaOp, math::SqrtOp, math::RsqrtOp,
-              math::IsNaNOp, math::IsInfOp, math::IsFiniteOp,
-              math::IsNormalOp>(op);
+              math::TruncOp, math::RoundEvenOp, math::RoundOp, math::CopySignOp,
+              math::FmaOp, math::SqrtOp, math::RsqrtOp, math::IsNaNOp,
+              math::IsInfOp, math::IsFiniteOp, math::IsNormalOp>(op);
 }
 
 Space Space::ofElements(ArrayRef<SymExpr> sizes) {
@@ -157,7 +156,8 @@ SmallVector<SymExpr> kernel::sizesOf(Value tensor) {
   }
   if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
     SmallVector<SymExpr> source = sizesOf(collapse.getSrc()), sizes;
-    for (const ReassociationIndices &group : collapse.getReassociationIndices()) {
+    for (const ReassociationIndices &group :
+         collapse.getReassociationIndices()) {
       SymExpr size(1);
       for (int64_t dim : group)
         size = size * source[dim];
@@ -243,14 +243,15 @@ bool kernel::containsReduction(Value tensor) {
   return false;
 }
 
-std::optional<SmallVector<SymExpr>>
-kernel::sourceIndex(Operation *op, ArrayRef<SymExpr> index, const Ranges &ranges) {
+std::optional<SmallVector<SymExpr>> kernel::sourceIndex(Operation *op,
+                                                        ArrayRef<SymExpr> index,
+                                                        const Ranges &ranges) {
   if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
     SmallVector<SymExpr> source;
     llvm::SmallBitVector dropped = slice.getDroppedDims();
     size_t next = 0;
-    for (auto [dim, offset, stride] : llvm::enumerate(
-             slice.getMixedOffsets(), slice.getMixedStrides())) {
+    for (auto [dim, offset, stride] :
+         llvm::enumerate(slice.getMixedOffsets(), slice.getMixedStrides())) {
       SymExpr position = exprOfFold(offset);
       if (!dropped.test(dim))
         position = position + index[next++] * exprOfFold(stride);

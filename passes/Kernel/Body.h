@@ -1,4 +1,5 @@
-//===- Body.h - Reading the body of a kernel ----------------------*- C++ -*-===//
+//===- Body.h - Reading the body of a kernel ----------------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -15,15 +16,15 @@
 #define INTARSIA_PASSES_KERNEL_BODY_H
 
 #include "dialects/Graph/Graph.h"
-#include "passes/Kernel/IndexMath.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "passes/Kernel/IndexMath.h"
 
 namespace intarsia::kernel {
 
-/// The iteration space of a kernel: the dimensions of the largest tensor that it
-/// computes. Some of them are its rows; a row runs along the others, those that
-/// reductions are along. A kernel without such reductions has rows only.
+/// The iteration space of a kernel: the dimensions of the largest tensor that
+/// it computes. Some of them are its rows; a row runs along the others, those
+/// that reductions are along. A kernel without such reductions has rows only.
 struct Space {
   /// In the order of the tensor's dimensions.
   llvm::SmallVector<SymExpr> sizes;

@@ -113,7 +113,7 @@ bool kernel::isNonNegative(const SymExpr &expr, const Ranges &ranges) {
 }
 
 SymExpr kernel::floorDiv(const SymExpr &a, const SymExpr &b,
-                      const Ranges &ranges) {
+                         const Ranges &ranges) {
   if (b.isInteger(1))
     return a;
   SymExpr quotient, rest;
@@ -130,7 +130,8 @@ SymExpr kernel::floorDiv(const SymExpr &a, const SymExpr &b,
   return quotient + SymExpr::make(Kind::FloorDiv, {rest, b});
 }
 
-SymExpr kernel::modulo(const SymExpr &a, const SymExpr &b, const Ranges &ranges) {
+SymExpr kernel::modulo(const SymExpr &a, const SymExpr &b,
+                       const Ranges &ranges) {
   return a - b * floorDiv(a, b, ranges);
 }
 
@@ -142,7 +143,7 @@ SymExpr kernel::productOf(llvm::ArrayRef<SymExpr> sizes) {
 }
 
 SymExpr kernel::linearize(llvm::ArrayRef<SymExpr> index,
-                       llvm::ArrayRef<SymExpr> sizes) {
+                          llvm::ArrayRef<SymExpr> sizes) {
   SymExpr position;
   for (size_t i = 0; i < index.size(); ++i)
     position = position * sizes[i] + index[i];
@@ -150,8 +151,8 @@ SymExpr kernel::linearize(llvm::ArrayRef<SymExpr> index,
 }
 
 llvm::SmallVector<SymExpr> kernel::delinearize(const SymExpr &position,
-                                            llvm::ArrayRef<SymExpr> sizes,
-                                            const Ranges &ranges) {
+                                               llvm::ArrayRef<SymExpr> sizes,
+                                               const Ranges &ranges) {
   llvm::SmallVector<SymExpr> index(sizes.size());
   SymExpr rest = position;
   for (size_t i = sizes.size(); i-- > 1;) {
@@ -170,7 +171,7 @@ bool kernel::dependsOn(const SymExpr &expr, const std::string &symbol) {
 }
 
 std::optional<SymExpr> kernel::strideAlong(const SymExpr &expr,
-                                        const std::string &symbol) {
+                                           const std::string &symbol) {
   SymExpr next =
       expr.substitute({{symbol, SymExpr::symbol(symbol) + SymExpr(1)}});
   SymExpr step = next - expr;

@@ -1,4 +1,5 @@
-//===- IndexMath.h - Index expressions with ranges ----------------*- C++ -*-===//
+//===- IndexMath.h - Index expressions with ranges ----------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.

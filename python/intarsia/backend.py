@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from intarsia import _fx, _hooks
+from intarsia import _fx, _hooks, decompositions
 from intarsia._extension import extension
 from intarsia.options import Options
 
@@ -146,6 +146,7 @@ def intarsia(
         # storing them; without, every operator runs once as in eager.
         partition_fn=min_cut_rematerialization_partition if settings.fuse else default_partition,
         keep_inference_input_mutations=True,
+        decompositions=decompositions.TABLE,
     )
     with _hooks.keep_effects(gm):
         return backend(gm, example_inputs)

@@ -1,4 +1,5 @@
-//===- Plan.h - The host program as data --------------------------*- C++ -*-===//
+//===- Plan.h - The host program as data --------------------------*- C++
+//-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -58,8 +59,8 @@ struct Arg {
     Layout,
     MemoryFormat,
     List,
-    Object, // index in the program's side table of boxed values
-    View,   // a view of `slot`: sizes, strides and offset by expression
+    Object,   // index in the program's side table of boxed values
+    View,     // a view of `slot`: sizes, strides and offset by expression
     Function, // a nested plan, by name (control flow)
   };
   Kind kind = Kind::None;
@@ -72,7 +73,7 @@ struct Arg {
   DType dtype = DType::F32;
   std::vector<Arg> list;
   std::vector<ExprId> sizes, strides; // View
-  ExprId offset = -1;                 // View: in elements, from `slot`'s first element
+  ExprId offset = -1; // View: in elements, from `slot`'s first element
 };
 
 /// Where one return value of a call goes, and what it is promised to be.
@@ -98,30 +99,30 @@ struct Result {
 
 struct Step {
   enum class Kind {
-    Call,     // `op` with `args` into `results`
-    Alloc,    // a new tensor by `spec` into `slot`
-    Launch,   // kernel `kernel` over `buffers`
-    View,     // `slot` = as_strided(`source`, spec.sizes, spec.strides, offset)
-    Clone,    // `slot` = a copy of `source`, with the same strides and storage
-              // offset
-    Copy,     // copy `source`'s elements into `slot`'s tensor (copy_)
-    Move,     // `slot` = `source` (another reference)
-    Free,     // drop the references in `slots`
-    Cond,     // results = pred ? functions[0](args) : functions[1](args)
-    While,    // carried values; functions[0] = condition, functions[1] = body
-    Invoke,   // functions[0](args)
-    Map,      // functions[0] over the leading dimension of the first `carried` args
-    Scan,     // functions[0] with `carried` initial values, then `scanned` inputs
-              // (one slice of the leading dimension each), then the rest whole;
-              // results: the carried values, then the stacked others
-    Python,   // a side-table callable with `args` (never in an artifact)
-    SetGrad,  // grad mode := `flag`, until this function returns
-    Assert,   // expression `expr` must be true, else error `text`
+    Call,   // `op` with `args` into `results`
+    Alloc,  // a new tensor by `spec` into `slot`
+    Launch, // kernel `kernel` over `buffers`
+    View,   // `slot` = as_strided(`source`, spec.sizes, spec.strides, offset)
+    Clone,  // `slot` = a copy of `source`, with the same strides and storage
+            // offset
+    Copy,   // copy `source`'s elements into `slot`'s tensor (copy_)
+    Move,   // `slot` = `source` (another reference)
+    Free,   // drop the references in `slots`
+    Cond,   // results = pred ? functions[0](args) : functions[1](args)
+    While,  // carried values; functions[0] = condition, functions[1] = body
+    Invoke, // functions[0](args)
+    Map,  // functions[0] over the leading dimension of the first `carried` args
+    Scan, // functions[0] with `carried` initial values, then `scanned` inputs
+          // (one slice of the leading dimension each), then the rest whole;
+          // results: the carried values, then the stacked others
+    Python,  // a side-table callable with `args` (never in an artifact)
+    SetGrad, // grad mode := `flag`, until this function returns
+    Assert,  // expression `expr` must be true, else error `text`
   };
   Kind kind = Kind::Call;
 
-  std::string op;            // Call: "aten::add.Tensor"
-  std::vector<Arg> args;     // Call, Cond, While, Invoke, Map, Scan, Python
+  std::string op;        // Call: "aten::add.Tensor"
+  std::vector<Arg> args; // Call, Cond, While, Invoke, Map, Scan, Python
   std::vector<Result> results;
   /// Call: slots whose tensor the operator writes (version counters are bumped
   /// when nobody else does it).
@@ -134,37 +135,50 @@ struct Step {
 
   Slot slot = -1, source = -1;
   std::optional<TensorSpec> spec; // Alloc, View
-  ExprId offset = -1;             // View: in elements from `source`'s first element;
-                                  // Alloc: byte offset in the arena, -1: a real tensor
+  ExprId offset = -1; // View: in elements from `source`'s first element;
+                      // Alloc: byte offset in the arena, -1: a real tensor
 
-  int32_t kernel = -1;          // Launch: index into Plan::kernels
-  std::vector<Slot> buffers;    // Launch: kernel arguments in order
-  std::vector<ExprId> symbols;  // Launch: the kernel's `index` arguments in order
-  ExprId domain = -1;           // Launch: iterations of the parallel loop
-  ExprId grain = -1;            // Launch: fewest iterations worth a thread
-  ExprId scratch = -1;          // Launch: bytes of scratch memory a thread needs
+  int32_t kernel = -1;       // Launch: index into Plan::kernels
+  std::vector<Slot> buffers; // Launch: kernel arguments in order
+  std::vector<ExprId>
+      symbols;         // Launch: the kernel's `index` arguments in order
+  ExprId domain = -1;  // Launch: iterations of the parallel loop
+  ExprId grain = -1;   // Launch: fewest iterations worth a thread
+  ExprId scratch = -1; // Launch: bytes of scratch memory a thread needs
 
-  std::vector<Slot> slots;              // Free
-  std::vector<std::string> functions;   // Cond, While, Invoke, Map, Scan
-  int32_t carried = 0;                  // While, Map, Scan
-  int32_t scanned = 0;                  // Scan
-  int64_t object = -1;                  // Python
-  bool flag = false;                    // SetGrad
-  ExprId expr = -1;                     // Assert
-  std::string text;                     // Assert
-  /// The user's source line, "file.py:12 in forward: y = f(x)"; "" when unknown.
+  std::vector<Slot> slots;            // Free
+  std::vector<std::string> functions; // Cond, While, Invoke, Map, Scan
+  int32_t carried = 0;                // While, Map, Scan
+  int32_t scanned = 0;                // Scan
+  int64_t object = -1;                // Python
+  bool flag = false;                  // SetGrad
+  ExprId expr = -1;                   // Assert
+  std::string text;                   // Assert
+  /// The user's source line, "file.py:12 in forward: y = f(x)"; "" when
+  /// unknown.
   std::string location;
 };
 
 struct Input {
   std::string name; // as the user or the exporter calls it
   Slot slot = -1;
-  enum class Kind { Tensor, SymInt, SymFloat, SymBool, Constant, Object, None } kind = Kind::Tensor;
-  std::optional<TensorSpec> spec; // Tensor: checked; a size that is a bare, unbound symbol binds it
-  int32_t symbol = -1;            // SymInt, SymFloat: the symbol it binds, -1: checked against `expr`
+  enum class Kind {
+    Tensor,
+    SymInt,
+    SymFloat,
+    SymBool,
+    Constant,
+    Object,
+    None
+  } kind = Kind::Tensor;
+  std::optional<TensorSpec>
+      spec; // Tensor: checked; a size that is a bare, unbound symbol binds it
+  int32_t symbol =
+      -1; // SymInt, SymFloat: the symbol it binds, -1: checked against `expr`
   ExprId expr = -1;
-  Arg constant;                   // Constant: what export fixed; another value is an error
-  /// Offline: a parameter, buffer or constant by name; the user does not pass it.
+  Arg constant; // Constant: what export fixed; another value is an error
+  /// Offline: a parameter, buffer or constant by name; the user does not pass
+  /// it.
   std::string weight;
   /// Strides are part of the guard (reader B); else an input with other
   /// strides is copied into the expected layout.
@@ -197,7 +211,8 @@ struct Function {
 
 struct Kernel {
   std::string symbol; // the C name in the shared object
-  /// The operators that were fused into it, for profiles: "aten::add.Tensor, ...".
+  /// The operators that were fused into it, for profiles: "aten::add.Tensor,
+  /// ...".
   std::string summary;
   std::string target; // "cpu" or "cuda"
   /// What the kernel's run-time checks say, in the order of their numbers:

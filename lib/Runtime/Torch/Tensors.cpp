@@ -135,9 +135,8 @@ int dataPointer(TensorImpl **tensor, void **out) {
   if (hasLazyBits(unwrap(*tensor))) [[unlikely]] {
     int status = guarded(ErrorKind::Operator, [&] {
       at::Tensor lazy = share(*tensor);
-      at::Tensor resolved =
-          makeEmpty(lazy.scalar_type(), lazy.device(), lazy.sizes(),
-                    lazy.strides());
+      at::Tensor resolved = makeEmpty(lazy.scalar_type(), lazy.device(),
+                                      lazy.sizes(), lazy.strides());
       resolved.copy_(lazy);
       release(std::exchange(*tensor, give(std::move(resolved))));
     });

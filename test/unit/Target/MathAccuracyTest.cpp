@@ -68,14 +68,8 @@ T rsqrt(T x) {
 
 #define FUNCTION(name, op, f64, low, high)                                     \
   Case {                                                                       \
-#name, op,                                                                 \
-        [](long double                                                         \
-               x) { return std::name(x); },                                    \
-                                         [](double                             \
-                                                x) { return std::name(x); },   \
-                                                                          f64, \
-                                                                          low, \
-                                                                          high \
+    #name, op, [](long double x) { return std::name(x); },                     \
+        [](double x) { return std::name(x); }, f64, low, high                  \
   }
 
 const Case cases[] = {

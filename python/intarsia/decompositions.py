@@ -1,0 +1,64 @@
+# ===- decompositions.py - What AOTAutograd takes apart for us --------------===#
+#
+# Part of the Intarsia project, under the Apache License v2.0 with LLVM
+# Exceptions. See LICENSE for license information.
+#
+# ===----------------------------------------------------------------------===#
+"""Operators that are taken apart before the compiler sees them.
+
+Only where PyTorch's fake implementation says something else than the CPU kernel
+does, so that the traced graph itself would be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+
+def _is_mixed(x: Tensor, *parameters: Tensor | None) -> bool:
+    """A low-precision input on the CPU with float32 parameters."""
+    return (
+        x.device.type == "cpu"
+        and x.dtype in (torch.bfloat16, torch.float16)
+        and any(p is not None and p.dtype == torch.float32 for p in parameters)
+    )
+
+
+def _native_layer_norm(
+    x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Any:
+    # The kernel returns float32 statistics, the fake promises x's dtype.
+    if not _is_mixed(x, weight, bias):
+        return NotImplemented
+    y, mean, rstd = aten.native_layer_norm(x.float(), shape, weight, bias, eps)
+    return y.to(x.dtype), mean, rstd
+
+
+def _native_layer_norm_backward(
+    grad: Tensor,
+    x: Tensor,
+    shape: Sequence[int],
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    output_mask: list[bool],
+) -> Any:
+    if not _is_mixed(x, weight, bias):
+        return NotImplemented
+    grad_x, grad_weight, grad_bias = aten.native_layer_norm_backward(
+        grad.float(), x.float(), shape, mean, rstd, weight, bias, output_mask
+    )
+    return None if grad_x is None else grad_x.to(x.dtype), grad_weight, grad_bias
+
+
+TABLE: dict[Any, Callable[..., Any]] = {
+    aten.native_layer_norm.default: _native_layer_norm,
+    aten.native_layer_norm_backward.default: _native_layer_norm_backward,
+}
