@@ -332,4 +332,8 @@ CompiledProgram compile(const importer::Program &program,
   return Compilation(program, options, schemas).run();
 }
 
+void *lookupKernel(const MemoryKernels &kernels, const std::string &name) {
+  return kernels.lookup(name);
+}
+
 } // namespace intarsia

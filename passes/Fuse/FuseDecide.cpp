@@ -369,7 +369,11 @@ private:
     // What is dear is computed at one position only.
     bool once = llvm::all_of(
         positions, [](const auto &entry) { return entry.second.size() == 1; });
-    if (dear && (!once || (isRead && !aligned)))
+    if (dear && !once)
+      return std::nullopt;
+    // What is stored anyway is read back more cheaply than it is computed again
+    // in another order.
+    if (isRead && !aligned)
       return std::nullopt;
     if (!b.reducesOtherwise &&
         (sameSize || (b.reducesRows && a.space.size() == b.space.rowCount())))
@@ -390,6 +394,8 @@ private:
     SymExpr full = linearize(position, facts.space.sizes);
     if (facts.space.isElementwise() && facts.space.size() == space.rowCount())
       return full;
+    if (space.isElementwise() && space.size() == facts.space.rowCount())
+      return facts.space.rowOf(position);
     if (!space.isTrailing() || !facts.space.isTrailing())
       return std::nullopt;
     if (!facts.space.isElementwise())

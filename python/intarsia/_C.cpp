@@ -386,6 +386,10 @@ std::unique_ptr<PyProgram> compileGraph(const std::string &json,
       weights.push_back(weight.object);
     runtime::Program::Options run;
     run.kernelLibrary = compiled.sharedObjectPath;
+    if (compiled.memoryKernels)
+      run.kernel = [kernels = compiled.memoryKernels](const std::string &name) {
+        return lookupKernel(*kernels, name);
+      };
     run.boxObject = [table](int64_t index, const void *type,
                             std::string *error) {
       return table->box(index, type, error);

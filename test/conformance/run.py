@@ -11,6 +11,10 @@
     A folder of cases with a ``harness.py`` that takes a backend's name and, with
     ``--aot``, a module with ``aot_compile`` and ``aot_load``.
 
+``./dev conformance fusion``
+    Random programs (test/python/fusion_programs.py), fused and unfused, against eager.
+    ``--seed N`` starts elsewhere; what fails is shrunk and printed as a script.
+
 ``./dev conformance math``
     The accuracy of every math function of the CPU kernels, densely over all
     exponents (minutes); ``--cpu x86-64-v2`` for a CPU without FMA.
@@ -288,6 +292,43 @@ def run_math(arguments: argparse.Namespace) -> int:
     return subprocess.run([*tests, "--gtest_brief=1"], env=environment).returncode
 
 
+def run_fusion(arguments: argparse.Namespace) -> int:
+    """Checks programs by number; shrinks and prints those that fail."""
+    import logging
+    import warnings
+
+    import torch
+
+    sys.path.insert(0, str(HERE.parent / "python"))
+    import fusion_programs as programs
+
+    # Imported here once, so that the process of each program has it.
+    import intarsia.backend  # noqa: F401
+
+    warnings.simplefilter("ignore")
+    logging.disable(logging.ERROR)
+    torch.set_num_threads(1)
+    passed = refused = failed = 0
+    for seed in range(arguments.seed, arguments.seed + arguments.count):
+        program = programs.from_seed(seed, arguments.statements)
+        try:
+            problem = programs.fails(program)
+        except programs.Discarded:
+            refused += 1
+            continue
+        if problem is None:
+            passed += 1
+        else:
+            failed += 1
+            print(f"program {seed}: {problem}", flush=True)
+            smaller = programs.shrink(program)
+            print(f"{smaller.reproducer()}\n# {programs.fails(smaller)}\n", flush=True)
+        if (seed + 1 - arguments.seed) % 100 == 0:
+            print(f"{passed} passed, {failed} failed, {refused} refused", flush=True)
+    print(f"{passed} passed, {failed} failed, {refused} refused by PyTorch itself")
+    return 1 if failed else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -311,6 +352,11 @@ def main() -> int:
     cases.add_argument("case", nargs="*", help="names; default: all")
     cases.add_argument("--harness", type=Path, help="default: FOLDER/harness.py")
 
+    fusion = commands.add_parser("fusion", help="random programs, fused and not")
+    fusion.add_argument("--seed", type=int, default=0, help="the first program's number")
+    fusion.add_argument("--count", type=int, default=2000, help="programs")
+    fusion.add_argument("--statements", type=int, default=16, help="of a program, at most")
+
     math = commands.add_parser("math", help="the accuracy of the math functions")
     math.add_argument("--cpu", default="native", help="an LLVM CPU name")
 
@@ -324,6 +370,8 @@ def main() -> int:
         return 0
     if arguments.command == "cases":
         return run_cases(arguments)
+    if arguments.command == "fusion":
+        return run_fusion(arguments)
     if arguments.command == "math":
         return run_math(arguments)
     if arguments.results is None:

@@ -90,6 +90,17 @@ func.func @write_between_pieces(%x: !mat) -> (!intarsia.tensor<[2, 8]xf32>, !mat
   return %3, %2 : !intarsia.tensor<[2, 8]xf32>, !mat
 }
 
+// Somebody else needs it, and it is read in another order.
+// CHECK-LABEL: func.func @needed_and_transposed
+// CHECK-NOT: intarsia.group
+// CHECK: return
+func.func @needed_and_transposed(%x: !mat) -> (!mat, !tam) {
+  %0 = intarsia.call "aten::neg"(self = %x) : (!mat) -> !mat
+  %1 = intarsia.call "aten::t"(self = %0) {views = array<i64: 0>} : (!mat) -> !tamView
+  %2 = intarsia.call "aten::abs"(self = %1) : (!tamView) -> !tam
+  return %0, %2 : !mat, !tam
+}
+
 // A reduction and readers of its row, at the row's place.
 // CHECK-LABEL: func.func @rows
 // CHECK: ops ["aten::mean.dim"] {{.*}}intarsia.group = [[G:[0-9]+]]

@@ -719,6 +719,10 @@ def _pad(g: _Grower) -> str:
     )
 
 
+def _share(x: torch.Tensor, y: torch.Tensor) -> bool:
+    return x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
+
+
 def _inplace(g: _Grower) -> tuple[str, bool]:
     target = g.any()
     if g.program.gradients and target.startswith("x"):
@@ -743,6 +747,9 @@ def _inplace(g: _Grower) -> tuple[str, bool]:
             return False
 
     source = g.any(fits)
+    if source != place and _share(g.get(source), g.get(target)):
+        # What eager makes of overlapping memory is not defined.
+        raise _Rejected
     if not g.get(target).is_floating_point() and source not in g.exact:
         raise _Rejected
     call = g.pick(

@@ -121,7 +121,10 @@ PINNED = {
 @pytest.mark.parametrize("name", PINNED)
 def test_pinned(name, dynamic) -> None:
     inputs, statements, outputs = PINNED[name]
-    check(Program(inputs, statements, outputs, dynamic=dynamic))
+    try:
+        check(Program(inputs, statements, outputs, dynamic=dynamic))
+    except Discarded as error:
+        pytest.skip(f"refused before us: {error}")
 
 
 def test_empty_maximum_is_refused(compile_with) -> None:
