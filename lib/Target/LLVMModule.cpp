@@ -89,7 +89,14 @@ void intarsia::optimize(llvm::Module &module, TargetMachine &machine) {
   FunctionAnalysisManager functions;
   CGSCCAnalysisManager callGraph;
   ModuleAnalysisManager modules;
-  PassBuilder builder(&machine);
+  // Loops are vectorised and unrolled already; LLVM, told the trip count, would
+  // unroll a row's whole loop, which halved the speed of kernels with static
+  // sizes.
+  PipelineTuningOptions tuning;
+  tuning.LoopUnrolling = false;
+  tuning.LoopVectorization = false;
+  tuning.SLPVectorization = false;
+  PassBuilder builder(&machine, tuning);
   builder.registerModuleAnalyses(modules);
   builder.registerCGSCCAnalyses(callGraph);
   builder.registerFunctionAnalyses(functions);

@@ -1,0 +1,94 @@
+// RUN: intarsia-opt --lower-calls --fuse --cpu-schedule --cpu-emit-kernels %s | FileCheck %s
+
+// One function a kernel, in `@kernels`: the buffers and sizes are read from the
+// arrays that KernelABI.h describes, then come the loops.
+
+!vec = !intarsia.tensor<[s0]xf32>
+!mat = !intarsia.tensor<[s0, 1024]xf32>
+
+// Equal kernels share a function.
+// CHECK-LABEL: func.func @shared
+// CHECK: ops ["aten::neg"] {{.*}}symbol = "k0_neg"
+// CHECK: ops ["aten::neg"] {{.*}}symbol = "k0_neg"
+func.func @shared(%x: !vec) -> !vec {
+  %0 = intarsia.call "aten::neg"(self = %x) : (!vec) -> !vec
+  %1 = intarsia.call "my::opaque"(x = %0) : (!vec) -> !vec
+  %2 = intarsia.call "aten::neg"(self = %1) : (!vec) -> !vec
+  return %2 : !vec
+}
+
+// A row of 1024 floats is cached.
+// CHECK-LABEL: func.func @rows
+// CHECK: scratch = #intarsia.expr<"4096">
+// CHECK-SAME: symbol = "k1__softmax"
+func.func @rows(%x: !mat) -> !mat {
+  %0 = intarsia.call "aten::_softmax"(self = %x, dim = 1, half_to_float = false) : (!mat) -> !mat
+  return %0 : !mat
+}
+
+// CHECK-LABEL: func.func @columns
+// CHECK: symbol = "k2__softmax"
+func.func @columns(%x: !mat) -> !mat {
+  %0 = intarsia.call "aten::_softmax"(self = %x, dim = 0, half_to_float = false) : (!mat) -> !mat
+  return %0 : !mat
+}
+
+// What is checked at run time has a number and a text.
+// CHECK-LABEL: func.func @checked
+// CHECK: messages = ["index out of range in self"]
+func.func @checked(%w: !mat, %i: !intarsia.tensor<[3]xi64>) -> !intarsia.tensor<[3, 1024]xf32> {
+  %0 = intarsia.call "aten::embedding"(weight = %w, indices = %i, padding_idx = -1, scale_grad_by_freq = false, sparse = false) : (!mat, !intarsia.tensor<[3]xi64>) -> !intarsia.tensor<[3, 1024]xf32>
+  return %0 : !intarsia.tensor<[3, 1024]xf32>
+}
+
+// CHECK: module @kernels
+
+// Whole vectors, then masked ones.
+// CHECK-LABEL: func.func @k0_neg
+// CHECK-SAME: (%[[BUFFERS:.+]]: !llvm.ptr, %[[SIZES:.+]]: !llvm.ptr, %[[BEGIN:.+]]: i64, %[[END:.+]]: i64, %[[SCRATCH:.+]]: !llvm.ptr) -> i64
+// CHECK: scf.for %{{.+}} = %[[BEGIN]] to %[[SPLIT:.+]] step %{{.+}} : i64 {
+// CHECK: llvm.load {{.*}} -> vector<64xf32>
+// CHECK: arith.negf {{.*}} : vector<64xf32>
+// CHECK: llvm.store
+// CHECK: scf.for %{{.+}} = %[[SPLIT]] to %[[END]] step %{{.+}} : i64 {
+// CHECK: llvm.intr.masked.load
+// CHECK: arith.negf {{.*}} : vector<16xf32>
+// CHECK: llvm.intr.masked.store
+// CHECK: return
+
+// A loop over rows; three passes over each. The lanes of a reduction become one
+// at its end. 1024 is a multiple of the lanes: nothing is masked.
+// CHECK-LABEL: func.func @k1__softmax
+// CHECK-NOT: masked
+// CHECK: scf.for
+// CHECK: scf.for {{.*}} iter_args
+// CHECK: arith.maximumf {{.*}} : vector<64xf32>
+// CHECK: vector.shuffle
+// CHECK: scf.for {{.*}} iter_args
+// CHECK: math.exp {{.*}} : vector<64xf32>
+// CHECK: llvm.store {{.*}} : vector<64xf32>
+// CHECK: arith.addf
+// CHECK: vector.shuffle
+// CHECK: scf.for
+// CHECK-NOT: math.exp
+// CHECK: arith.divf {{.*}} : vector<64xf32>
+// CHECK: return
+
+// Lanes across the rows; both reductions and the results are loops inside, one
+// after the other.
+// CHECK-LABEL: func.func @k2__softmax
+// CHECK: scf.for {{.*}} : i64 {
+// CHECK: %[[MAX:.+]] = scf.for {{.*}} iter_args
+// CHECK: arith.maximumf {{.*}} : vector<64xf32>
+// CHECK: %[[SUM:.+]] = scf.for {{.*}} iter_args
+// CHECK: arith.subf %{{.+}}, %[[MAX]] : vector<64xf32>
+// CHECK: scf.for
+// CHECK: arith.divf %{{.+}}, %[[SUM]] : vector<64xf32>
+// CHECK: return
+
+// CHECK-LABEL: func.func @k3_embedding
+// CHECK: %[[STATUS:.+]] = llvm.alloca
+// CHECK: scf.if
+// CHECK: llvm.store %{{.+}}, %[[STATUS]]
+// CHECK: %[[RESULT:.+]] = llvm.load %[[STATUS]]
+// CHECK: return %[[RESULT]] : i64

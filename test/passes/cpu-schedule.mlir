@@ -1,0 +1,77 @@
+// RUN: intarsia-opt --lower-calls --fuse --cpu-schedule %s | FileCheck %s
+// RUN: intarsia-opt --lower-calls --fuse --cpu-schedule=vector-bits=128 %s | FileCheck --check-prefix=NARROW %s
+
+// How kernels become loops: which dimensions are one loop, along which lanes run,
+// what threads divide (`domain`) and into how large pieces (`grain`).
+
+!mat = !intarsia.tensor<[s0, 1024]xf32>
+!tam = !intarsia.tensor<[64, 32]xf32, strides = [1, 64]>
+!bat = !intarsia.tensor<[4, s0, 64]xf32>
+
+// Everything lies one after the other: one loop, lanes along it, the threads'
+// loop too.
+// CHECK-LABEL: func.func @flat
+// CHECK: decisions {domain = #intarsia.expr<"1024*s0">, flat, grain = #intarsia.expr<"32768">, lanes = 64 : i64, loops = [array<i64: 0, 1>], row_loops = 0 : i64
+// CHECK-SAME: tail_lanes = 16 : i64
+// NARROW-LABEL: func.func @flat
+// NARROW: lanes = 16 : i64
+// NARROW-SAME: tail_lanes = 4 : i64
+func.func @flat(%x: !mat, %y: !mat) -> !mat {
+  %0 = intarsia.call "aten::add.Tensor"(self = %x, other = %y, alpha = 1) : (!mat, !mat) -> !mat
+  return %0 : !mat
+}
+
+// Loops in the order of the result's memory, apart where an input lies otherwise.
+// CHECK-LABEL: func.func @strided
+// CHECK: decisions {domain = #intarsia.expr<"32">, {{.*}} loops = [array<i64: 1>, array<i64: 0>], row_loops = 1 : i64
+// CHECK-SAME: vector_roots
+func.func @strided(%x: !tam, %y: !intarsia.tensor<[64, 32]xf32>) -> !tam {
+  %0 = intarsia.call "aten::add.Tensor"(self = %x, other = %y, alpha = 1) : (!tam, !intarsia.tensor<[64, 32]xf32>) -> !tam
+  return %0 : !tam
+}
+
+// A thread has rows, lanes run along a row. What several passes over a row need
+// and costs much is kept.
+// CHECK-LABEL: func.func @rows
+// CHECK: decisions {domain = #intarsia.expr<"s0">, grain = #intarsia.expr<"10">, {{.*}} loops = [array<i64: 0>, array<i64: 1>], row_loops = 1 : i64
+// CHECK: attrs =  {intarsia.cached}
+// CHECK: math.exp
+func.func @rows(%x: !mat) -> !mat {
+  %0 = intarsia.call "aten::_softmax"(self = %x, dim = 1, half_to_float = false) : (!mat) -> !mat
+  return %0 : !mat
+}
+
+// Rows side by side: lanes run across them, and the loop over a row is inside.
+// CHECK-LABEL: func.func @columns
+// CHECK: decisions {columns, domain = #intarsia.expr<"1024">, flat, grain = #intarsia.expr<"max(1, floordiv(10922, max(1, s0)))">, {{.*}} loops = [array<i64: 1>, array<i64: 0>], order = array<i64: 1, 0>, row_loops = 0 : i64
+// CHECK-NOT: intarsia.cached
+func.func @columns(%x: !mat) -> !mat {
+  %0 = intarsia.call "aten::_softmax"(self = %x, dim = 0, half_to_float = false) : (!mat) -> !mat
+  return %0 : !mat
+}
+
+// The same for each of several blocks, which threads divide.
+// CHECK-LABEL: func.func @middle
+// CHECK: decisions {columns, domain = #intarsia.expr<"4">, {{.*}} loops = [array<i64: 0>, array<i64: 2>, array<i64: 1>], order = array<i64: 0, 2, 1>, row_loops = 1 : i64
+func.func @middle(%x: !bat) -> !intarsia.tensor<[4, 64]xf32> {
+  %0 = intarsia.call "aten::sum.dim_IntList"(self = %x, dim = [1], keepdim = false, dtype = none) : (!bat) -> !intarsia.tensor<[4, 64]xf32>
+  return %0 : !intarsia.tensor<[4, 64]xf32>
+}
+
+// No more lanes than there are elements. Nothing is stored along a row here.
+// CHECK-LABEL: func.func @small
+// CHECK: lanes = 8 : i64
+// CHECK-SAME: tail_lanes = 8 : i64
+// CHECK-NOT: vector_roots
+func.func @small(%x: !intarsia.tensor<[s0, 5]xf32>) -> !intarsia.tensor<[s0]xf32> {
+  %0 = intarsia.call "aten::sum.dim_IntList"(self = %x, dim = [1], keepdim = false, dtype = none) : (!intarsia.tensor<[s0, 5]xf32>) -> !intarsia.tensor<[s0]xf32>
+  return %0 : !intarsia.tensor<[s0]xf32>
+}
+
+// Nothing to run along.
+// CHECK-LABEL: func.func @scalar
+// CHECK: decisions {domain = #intarsia.expr<"1">, {{.*}} loops = [], row_loops = 0 : i64
+func.func @scalar(%x: !intarsia.tensor<[]xf32>) -> !intarsia.tensor<[]xf32> {
+  %0 = intarsia.call "aten::neg"(self = %x) : (!intarsia.tensor<[]xf32>) -> !intarsia.tensor<[]xf32>
+  return %0 : !intarsia.tensor<[]xf32>
+}
