@@ -82,10 +82,11 @@ Attribute FunctionBuilder::viewOfBase(Call &call,
   if (find(arguments, prefix + "_storage_offset")) {
     sizes = exprsOf(require(arguments, prefix + "_size"));
     strides = exprsOf(require(arguments, prefix + "_stride"));
-    // The base's own offset may be a symbol that only the difference is free of.
+    // The base's own offset may be a symbol that only the difference is free
+    // of.
     const Argument &start = require(arguments, prefix + "_storage_offset");
-    offset = (start.kind == Kind::SymInt ? start.expr : exprOf(start)) -
-             baseOffset;
+    offset =
+        (start.kind == Kind::SymInt ? start.expr : exprOf(start)) - baseOffset;
     useSymbols(offset);
   } else if (const Argument *dim = find(arguments, prefix + "_slice_dim")) {
     for (const SymExpr &size : type.getSizeExprs())

@@ -104,8 +104,8 @@ public:
   using std::runtime_error::runtime_error;
 };
 
-/// The address of a kernel that was linked into memory; null if there is none of
-/// that name.
+/// The address of a kernel that was linked into memory; null if there is none
+/// of that name.
 void *lookupKernel(const MemoryKernels &kernels, const std::string &name);
 
 } // namespace intarsia
