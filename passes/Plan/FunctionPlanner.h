@@ -135,6 +135,7 @@ private:
   /// Binds what is used and not bound, by solving an input's size for it.
   mlir::LogicalResult bindSymbols();
   bool solve(std::string name);
+  bool solveProduct();
 
   // --- Memory.cpp ---
   /// Whether a kernel's result is seen by kernels alone.

@@ -87,9 +87,10 @@ private:
     call->removeAttr(writebackAttrName);
     Value source = call.operand("src");
     if (BlockArgument argument = overwrittenArgument(call);
-        argument && source && source.getType() == argument.getType()) {
+        argument && source) {
       bool isDone = storage.isCurrentValue(source, argument);
-      if (isDone || (!aliasing && writtenBack.contains(argument) &&
+      if (isDone || (source.getType() == argument.getType() && !aliasing &&
+                     writtenBack.contains(argument) &&
                      storage.laterReader(call, argument))) {
         call->setAttr(writebackAttrName,
                       builder.getStringAttr(isDone ? "inplace" : "later"));
@@ -277,8 +278,7 @@ private:
       BlockArgument argument = mutatedArgument(function, i);
       if (!argument)
         continue;
-      bool inplace = value.getType() == argument.getType() &&
-                     storage.isCurrentValue(value, argument);
+      bool inplace = storage.isCurrentValue(value, argument);
       function.setResultAttr(
           i, writebackAttrName,
           StringAttr::get(function.getContext(), inplace ? "inplace" : "copy"));

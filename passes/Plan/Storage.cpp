@@ -13,6 +13,7 @@
 
 #include "passes/Plan/Storage.h"
 #include "passes/Plan/Reuse.h"
+#include "passes/Plan/Views.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -160,11 +161,30 @@ Operation *Storage::laterReader(Operation *op, Value value) const {
   return first;
 }
 
+/// Whether two tensors with the same first element have all elements in common,
+/// each at the same position.
+static bool liesAlike(graph::TensorType a, graph::TensorType b) {
+  SmallVector<SymExpr> sizes = a.getSizeExprs();
+  if (a.getDtype() != b.getDtype() || sizes != b.getSizeExprs())
+    return false;
+  for (auto [size, x, y] :
+       llvm::zip_equal(sizes, a.getStrideExprs(), b.getStrideExprs()))
+    if (!size.isInteger(1) && x != y)
+      return false;
+  return true;
+}
+
 bool Storage::isCurrentValue(Value value, BlockArgument argument) const {
+  auto type = dyn_cast<graph::TensorType>(value.getType());
+  auto target = dyn_cast<graph::TensorType>(argument.getType());
+  if (value != argument && !(type && target && liesAlike(type, target)))
+    return false;
+  // From the argument's first element: views of it may lead back to the whole.
+  SymExpr offset;
   while (value != argument) {
     if (auto result = dyn_cast<OpResult>(value);
         result && writtenArgument(result) == argument)
-      return true;
+      break;
     auto call = value.getDefiningOp<graph::CallOp>();
     if (!call)
       return false;
@@ -172,14 +192,19 @@ bool Storage::isCurrentValue(Value value, BlockArgument argument) const {
       value = reused;
       continue;
     }
-    unsigned index =
-        cast<OpResult>(value).getResultNumber() - call.getOutputs().size();
+    unsigned number = cast<OpResult>(value).getResultNumber();
+    if (std::optional<StridedView> view = stridedView(call)) {
+      offset = offset + view->offsets[number];
+      value = view->source;
+      continue;
+    }
+    unsigned index = number - call.getOutputs().size();
     if (index >= call.getUpdated().size() || !isInplace(call, index) ||
         isPostponed(call))
       return false;
     value = call.getInputs()[call.getMutates()[index]];
   }
-  return true;
+  return offset.isInteger(0);
 }
 
 } // namespace intarsia

@@ -76,7 +76,8 @@ public:
   mlir::Operation *laterReader(mlir::Operation *op, mlir::Value value) const;
 
   /// Whether `value` is what lies in the argument's storage after in-place
-  /// writes only: the argument itself, or its updated values.
+  /// writes only: the argument itself, its updated values, or a view of these
+  /// that is the whole again.
   bool isCurrentValue(mlir::Value value, mlir::BlockArgument argument) const;
 
 private:

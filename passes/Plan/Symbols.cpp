@@ -77,6 +77,95 @@ bool FunctionPlanner::solve(std::string name) {
   return false;
 }
 
+/// The factors of a product that have a symbol without a value.
+static SmallVector<SymExpr> openFactors(const SymExpr &expr,
+                                        const std::set<std::string> &bound) {
+  SmallVector<SymExpr> factors{expr}, open;
+  if (expr.kind() == SymExpr::Kind::Mul)
+    factors.assign(expr.operands().begin(), expr.operands().end());
+  for (const SymExpr &factor : factors) {
+    std::set<std::string> names;
+    factor.collectSymbols(names);
+    if (!llvm::all_of(names,
+                      [&](const std::string &n) { return bound.count(n); }))
+      open.push_back(factor);
+  }
+  return open;
+}
+
+static SymExpr productOf(ArrayRef<SymExpr> factors) {
+  SymExpr result(1);
+  for (const SymExpr &factor : factors)
+    result = result * factor;
+  return result;
+}
+
+/// `expr` with `value` wherever it has the product of `factors`.
+static SymExpr replaceProduct(const SymExpr &expr, ArrayRef<SymExpr> factors,
+                              const SymExpr &value) {
+  std::vector<SymExpr> operands;
+  bool changed = false;
+  for (const SymExpr &operand : expr.operands()) {
+    operands.push_back(replaceProduct(operand, factors, value));
+    changed |= operands.back() != operand;
+  }
+  if (expr.kind() == SymExpr::Kind::Mul || factors.size() == 1) {
+    SmallVector<SymExpr> rest{expr};
+    if (expr.kind() == SymExpr::Kind::Mul)
+      rest.assign(expr.operands().begin(), expr.operands().end());
+    bool isThere = llvm::all_of(factors, [&](const SymExpr &factor) {
+      auto *found = llvm::find(rest, factor);
+      if (found == rest.end())
+        return false;
+      rest.erase(found);
+      return true;
+    });
+    if (isThere)
+      return replaceProduct(productOf(rest), factors, value) * value;
+  }
+  return changed ? SymExpr::make(expr.kind(), operands) : expr;
+}
+
+/// Where symbols matter only as a product that an input's size has (a batch and
+/// a length that were made one dimension), that product is the symbol.
+bool FunctionPlanner::solveProduct() {
+  for (const InputSize &known : inputSizes) {
+    SmallVector<SymExpr> open = openFactors(known.size, boundSymbols);
+    if (open.empty())
+      continue;
+    SymExpr factor(1);
+    if (known.size.kind() == SymExpr::Kind::Mul)
+      for (const SymExpr &other : known.size.operands())
+        if (!llvm::is_contained(open, other))
+          factor = factor * other;
+    std::set<std::string> names;
+    for (const SymExpr &expr : open)
+      expr.collectSymbols(names);
+    for (const std::string &name : boundSymbols)
+      names.erase(name);
+    std::string product = "product";
+    for (const std::string &name : names)
+      product += "_" + name;
+    while (symbolIds.count(product))
+      product += "_";
+    SymExpr symbol = SymExpr::symbol(product);
+    for (SymExpr &expression : out.exprs)
+      expression = replaceProduct(expression, open, symbol);
+    for (InputSize &size : inputSizes)
+      size.size = replaceProduct(size.size, open, symbol);
+    // The first symbol's place in the table is the product's.
+    int32_t id = symbolIds.at(*names.begin());
+    out.symbols[id] = plan::Symbol();
+    out.symbols[id].name = product;
+    symbolIds.erase(*names.begin());
+    symbolIds[product] = id;
+    if (factor.isInteger(1))
+      boundSymbols.insert(product);
+    return true;
+  }
+  return false;
+}
+
 LogicalResult FunctionPlanner::bindSymbols() {
   // A solution may make the next one possible.
   bool progress = true;
@@ -84,8 +173,11 @@ LogicalResult FunctionPlanner::bindSymbols() {
   while (progress) {
     progress = false;
     missing.clear();
+    std::set<std::string> used;
+    for (const SymExpr &expression : out.exprs)
+      expression.collectSymbols(used);
     for (const plan::Symbol &symbol : out.symbols) {
-      if (boundSymbols.count(symbol.name))
+      if (boundSymbols.count(symbol.name) || !used.count(symbol.name))
         continue;
       if (solve(symbol.name)) {
         progress = true;
@@ -93,6 +185,8 @@ LogicalResult FunctionPlanner::bindSymbols() {
       }
       missing = symbol.name;
     }
+    if (!progress && !missing.empty())
+      progress = solveProduct();
   }
   if (missing.empty())
     return success();

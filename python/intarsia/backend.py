@@ -146,7 +146,7 @@ def intarsia(
         # storing them; without, every operator runs once as in eager.
         partition_fn=min_cut_rematerialization_partition if settings.fuse else default_partition,
         keep_inference_input_mutations=True,
-        decompositions=decompositions.TABLE,
+        decompositions=decompositions.table(),
     )
     with _hooks.keep_effects(gm):
         return backend(gm, example_inputs)

@@ -58,7 +58,19 @@ def _native_layer_norm_backward(
     return None if grad_x is None else grad_x.to(x.dtype), grad_weight, grad_bias
 
 
-TABLE: dict[Any, Callable[..., Any]] = {
-    aten.native_layer_norm.default: _native_layer_norm,
-    aten.native_layer_norm_backward.default: _native_layer_norm_backward,
-}
+def _fma(a: Tensor, b: Tensor | float, c: Tensor) -> Tensor:
+    # What the operator's own kernel computes; Dynamo writes it for `addcmul_`, with
+    # a number in the place of a tensor, which the dispatcher does not take.
+    return a * b + c
+
+
+def table() -> dict[Any, Callable[..., Any]]:
+    """The decompositions, by operator."""
+    result: dict[Any, Callable[..., Any]] = {
+        aten.native_layer_norm.default: _native_layer_norm,
+        aten.native_layer_norm_backward.default: _native_layer_norm_backward,
+    }
+    # Registered when Dynamo first needs it.
+    if hasattr(torch.ops.prims, "fma"):
+        result[torch.ops.prims.fma.default] = _fma
+    return result

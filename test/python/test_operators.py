@@ -188,3 +188,41 @@ def test_flex_attention_runs_in_python(check):
 
     q, k, v = (torch.randn(1, 2, 16, 8) for _ in range(3))
     check(lambda q, k, v: flex_attention(q, k, v), [q, k, v])
+
+
+def test_a_compiled_adam_step() -> None:
+    # Dynamo writes `prims.fma` with a number for one of its tensors.
+    torch.manual_seed(0)
+    models = [torch.nn.Linear(7, 5) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    optimizers = [torch.optim.Adam(model.parameters()) for model in models]
+    steps = [optimizers[0].step, torch.compile(optimizers[1].step, backend="intarsia")]
+    for _ in range(2):
+        x = torch.randn(4, 7)
+        for model, optimizer, step in zip(models, optimizers, steps, strict=True):
+            optimizer.zero_grad()
+            model(x).pow(2).sum().backward()
+            step()
+    for mine, eager in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(mine, eager, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+def test_layer_norm_of_mixed_precision(fuse: bool) -> None:
+    # The fake of the operator promises statistics in bfloat16; they are float32.
+    norm = torch.nn.LayerNorm(16)
+    x = torch.randn(3, 16, dtype=torch.bfloat16)
+
+    def run(f):
+        norm.zero_grad()
+        y = x.clone().requires_grad_()
+        out = f(y)
+        (out.float() * torch.arange(16.0)).sum().backward()
+        return out, y.grad, norm.weight.grad, norm.bias.grad
+
+    def call(y: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.layer_norm(y, (16,), norm.weight, norm.bias)
+
+    got = run(torch.compile(call, backend="intarsia", options={"fuse": fuse}))
+    for a, b in zip(got, run(call), strict=True):
+        torch.testing.assert_close(a, b, rtol=2e-2, atol=1e-2)
