@@ -142,9 +142,9 @@ private:
   }
 
   [[noreturn]] void failed() const {
-    const ShimError &error = *torch.lastError();
+    ShimError &error = *torch.lastError();
     Error failure(error.kind, error.message);
-    failure.cause = error.cause;
+    failure.cause = std::move(error.cause);
     throw failure;
   }
   [[noreturn]] void inputError(const plan::Input &input,

@@ -44,9 +44,9 @@ Tensor::~Tensor() {
 }
 
 [[noreturn]] static void failed() {
-  const ShimError &error = *torchApi().lastError();
+  ShimError &error = *torchApi().lastError();
   Error failure(error.kind, error.message);
-  failure.cause = error.cause;
+  failure.cause = std::move(error.cause);
   throw failure;
 }
 

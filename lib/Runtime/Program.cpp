@@ -51,9 +51,9 @@ Program::~Program() = default;
 namespace {
 
 [[noreturn]] void fail(const TorchApi &torch) {
-  const ShimError &error = *torch.lastError();
+  ShimError &error = *torch.lastError();
   Error failure(error.kind, error.message);
-  failure.cause = error.cause;
+  failure.cause = std::move(error.cause);
   throw failure;
 }
 
@@ -217,7 +217,7 @@ private:
     PreparedCall *call = nullptr;
     if (torch.prepareCall(&site, &call)) {
       Error failure(torch.lastError()->kind, torch.lastError()->message);
-      failure.cause = torch.lastError()->cause;
+      failure.cause = std::move(torch.lastError()->cause);
       failure.op = step.op;
       failure.location = step.location;
       throw failure;

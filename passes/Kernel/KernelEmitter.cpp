@@ -471,25 +471,28 @@ Value KernelEmitter::evalGuarded(ArrayRef<std::pair<SymExpr, SymExpr>> inRange,
     all = all ? arith::AndIOp::create(*b, loc, all, holds).getResult() : holds;
   }
 
+  // A value that is computed in the lanes of `active` alone.
+  auto inLanes = [&](Value active, llvm::function_ref<Value()> make) -> Value {
+    ScopeGuard scope(*this);
+    Value outerMask = mask;
+    bool outerGuarded = guarded;
+    mask = mask ? arith::AndIOp::create(*b, loc, mask, active).getResult()
+                : active;
+    guarded = true;
+    Value value = broadcast(make());
+    mask = outerMask;
+    guarded = outerGuarded;
+    return value;
+  };
   auto lanesInside = [&]() -> Value {
     if (!perLane)
       return inside();
-    Value inner;
-    {
-      ScopeGuard scope(*this);
-      Value all =
-          mask ? arith::AndIOp::create(*b, loc, mask, perLane).getResult()
-               : perLane;
-      Value outerMask = mask;
-      bool outerGuarded = guarded;
-      mask = all;
-      guarded = true;
-      inner = broadcast(inside());
-      mask = outerMask;
-      guarded = outerGuarded;
-    }
-    Value other = broadcast(outside());
-    return arith::SelectOp::create(*b, loc, perLane, inner, other);
+    Value inner = inLanes(perLane, inside);
+    Value ones =
+        arith::ConstantOp::create(*b, loc, b->getOneAttr(perLane.getType()));
+    Value others = arith::XOrIOp::create(*b, loc, perLane, ones);
+    Value outer = inLanes(others, outside);
+    return arith::SelectOp::create(*b, loc, perLane, inner, outer);
   };
   if (!uniform)
     return lanesInside();

@@ -202,7 +202,8 @@ Lowered lowerExtremumWithIndex(graph::CallOp call, KernelBuilder &kernel) {
 template <bool isMax>
 Lowered lowerArgExtremum(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> in = input(call, kernel);
-  if (!in || in->rank() == 0)
+  // Eager refuses bool.
+  if (!in || in->rank() == 0 || in->dtype == DType::Bool)
     return failure();
   auto dims = dimsArgument(call, "dim", in->rank());
   if (!dims)

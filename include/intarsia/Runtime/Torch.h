@@ -139,7 +139,7 @@ struct CallSite {
 };
 
 /// Raised with every change of the structures above or of TorchApi.
-inline constexpr int32_t torchApiVersion = 3;
+inline constexpr int32_t torchApiVersion = 4;
 
 struct TorchApi {
   int32_t abiVersion;
@@ -147,7 +147,9 @@ struct TorchApi {
   /// Null, or why the libtorch of this process cannot be used.
   const char *mismatch;
 
-  const ShimError *(*lastError)();
+  /// Whoever throws it takes `cause` out of it: a Python exception must not
+  /// stay in a thread's memory until after the interpreter has ended.
+  ShimError *(*lastError)();
   /// As `setWarningHandler` of Error.h, for warnings that the shim makes.
   void (*setWarningSink)(void (*warn)(const std::string &message));
 

@@ -88,7 +88,7 @@ static TorchApi makeApi() {
   api.abiVersion = torchApiVersion;
   api.torchVersion = TORCH_VERSION;
   api.mismatch = mismatchOfVersions();
-  api.lastError = [] { return static_cast<const ShimError *>(&error()); };
+  api.lastError = [] { return &error(); };
   api.setWarningSink = setWarningSink;
   api.operatorSchema = operatorSchema;
   api.operatorOverloads = operatorOverloads;
