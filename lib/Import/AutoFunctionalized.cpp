@@ -85,8 +85,12 @@ Attribute FunctionBuilder::viewOfBase(Call &call,
     // The base's own offset may be a symbol that only the difference is free
     // of.
     const Argument &start = require(arguments, prefix + "_storage_offset");
-    offset =
-        (start.kind == Kind::SymInt ? start.expr : exprOf(start)) - baseOffset;
+    std::optional<SymExpr> absolute;
+    if (start.kind == Kind::SymInt)
+      absolute = start.expr;
+    else if (start.kind == Kind::Value)
+      absolute = lookup(start.text).expr;
+    offset = (absolute ? *absolute : exprOf(start)) - baseOffset;
     useSymbols(offset);
   } else if (const Argument *dim = find(arguments, prefix + "_slice_dim")) {
     for (const SymExpr &size : type.getSizeExprs())

@@ -174,9 +174,16 @@ Value KernelBuilder::floatValue(const SymExpr &expr) {
   switch (expr.kind()) {
   case SymExpr::Kind::ToFloat:
     return fromInteger(expr.operands()[0]);
-  case SymExpr::Kind::TrueDiv:
-    return arith::DivFOp::create(inner, loc, fromInteger(expr.operands()[0]),
-                                 fromInteger(expr.operands()[1]));
+  case SymExpr::Kind::TrueDiv: {
+    SmallVector<Value, 2> operands;
+    for (const SymExpr &operand : expr.operands()) {
+      operands.push_back(operand.mayBeReal() ? floatValue(operand)
+                                             : fromInteger(operand));
+      if (!operands.back())
+        return nullptr;
+    }
+    return arith::DivFOp::create(inner, loc, operands[0], operands[1]);
+  }
   default:
     return nullptr;
   }

@@ -109,12 +109,61 @@ PINNED = {
         ["y = x0.sum(0)", "z = torch.softmax(x0, 0) + y", "w = torch.cat([x0, y.unsqueeze(0)])"],
         ["y", "z", "w"],
     ),
+    # Every lane of a concatenation reads, and checks, its own input alone.
+    "checks_in_a_concatenation": (
+        ["values((2, 2), 'float32', 30)"],
+        [
+            "i = F.pad(torch.argmax(x0, 1), [2, 1])",
+            "g = torch.gather(torch.sign(i), 0, i % 5)",
+            "y = torch.cat([g, g, g > 0], 0)",
+        ],
+        ["y"],
+    ),
+    # A piece is written in place; the views lead back to the whole argument.
+    "whole_through_views": (
+        ["lay_out(values((1, 1), 'bfloat16', 250), 'strided')"],
+        ["y = torch.cat([x0.abs(), x0], -2)", "x0.squeeze(-2)[:].zero_()"],
+        ["y"],
+    ),
     "unsigned_bytes": (
         ["values((9,), 'uint8', 1)"],
         ["y = x0 - 200", "z = y.to(torch.float32) / 2", "w = y.amax()", "v = y.to(torch.int64)"],
         ["y", "z", "w", "v"],
     ),
 }
+
+
+GRADIENTS = {
+    # Two sizes that only their product is known of.
+    "flattened": (
+        ["values((3, 5, 4), 'float32', 1)"],
+        ["y = torch.tanh(x0.reshape(-1, 4) * 2)", "z = torch.sin(y)"],
+        ["z"],
+    ),
+    # A symbolic floating-point number.
+    "variance": (
+        ["values((33, 1, 2), 'float32', 284)"],
+        ["y = torch.var(torch.cos(x0), None, correction=0)"],
+        ["y"],
+    ),
+    "padded": (
+        ["values((5, 3), 'float32', 1)"],
+        ["y = F.pad(x0, [2, 1, 1, 2])", "z = torch.rsqrt((y - y.mean(0)).abs() + 0.5)"],
+        ["z"],
+    ),
+    "column_softmax": (
+        ["values((7, 5), 'float32', 1)"],
+        ["y = torch.softmax(x0 * 2, 0) * x0", "z = F.layer_norm(y.t(), (7,))"],
+        ["z"],
+    ),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients(name, dynamic) -> None:
+    inputs, statements, outputs = GRADIENTS[name]
+    check(Program(inputs, statements, outputs, gradients=True, dynamic=dynamic))
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
