@@ -153,12 +153,18 @@ bool FunctionPlanner::solveProduct() {
       expression = replaceProduct(expression, open, symbol);
     for (InputSize &size : inputSizes)
       size.size = replaceProduct(size.size, open, symbol);
-    // The first symbol's place in the table is the product's.
-    int32_t id = symbolIds.at(*names.begin());
-    out.symbols[id] = plan::Symbol();
-    out.symbols[id].name = product;
-    symbolIds.erase(*names.begin());
-    symbolIds[product] = id;
+    // What is now known of their product alone can't be checked alone.
+    std::set<std::string> used;
+    for (const SymExpr &expression : out.exprs)
+      expression.collectSymbols(used);
+    for (const std::string &name : names)
+      if (!used.count(name)) {
+        plan::Symbol &old = out.symbols[symbolIds.at(name)];
+        old.min.reset();
+        old.max.reset();
+      }
+    symbolIds[product] = out.symbols.size();
+    out.symbols.emplace_back().name = product;
     if (factor.isInteger(1))
       boundSymbols.insert(product);
     return true;

@@ -1,8 +1,9 @@
 // RUN: intarsia-opt --split-input-file --plan-inplace --plan-print --verify-diagnostics %s
 
 // expected-error @+1 {{symbol 's9' is determined by no input and no result}}
-func.func @main(%x: !intarsia.tensor<["s9*s9"]xf32>) -> !intarsia.tensor<["s9*s9"]xf32> {
-  return %x : !intarsia.tensor<["s9*s9"]xf32>
+func.func @main(%x: !intarsia.tensor<["s9*s9"]xf32>) -> !intarsia.tensor<[s9]xf32> {
+  %0 = intarsia.call "my::root"(x = %x) : (!intarsia.tensor<["s9*s9"]xf32>) -> !intarsia.tensor<[s9]xf32>
+  return %0 : !intarsia.tensor<[s9]xf32>
 }
 
 // -----

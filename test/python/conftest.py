@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch._functorch import config as functorch_config
 from torch.utils import _pytree as pytree
+
+# Under CI=1 PyTorch itself raises for what our own check is tested on.
+functorch_config.error_on_custom_op_aliasing = False
 
 TOLERANCES = {
     torch.float64: (1e-7, 1e-8),
