@@ -102,14 +102,15 @@ void FunctionBuilder::addArguments() {
     block.addArgument(builder.getIndexType(), location);
     scope.insert(symbol);
   }
-  // Export's derived dimensions: 8*s6 determines s6.
+  // Export's derived dimensions: 8*s6 determines s6. Of a backward graph's s0*s1
+  // the product may be all that matters. The plan solves these or says that it
+  // can't.
   if (isMain)
     for (const ValueMeta *meta : derived)
       for (const SymExpr &size : meta->tensor.sizes) {
         SymbolSet names;
         size.collectSymbols(names);
-        if (names.size() == 1)
-          scope.insert(*names.begin());
+        scope.insert(names.begin(), names.end());
       }
   function.setType(builder.getFunctionType(block.getArgumentTypes(), {}));
 }
