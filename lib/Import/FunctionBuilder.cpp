@@ -102,9 +102,9 @@ void FunctionBuilder::addArguments() {
     block.addArgument(builder.getIndexType(), location);
     scope.insert(symbol);
   }
-  // Export's derived dimensions: 8*s6 determines s6. Of a backward graph's s0*s1
-  // the product may be all that matters. The plan solves these or says that it
-  // can't.
+  // Export's derived dimensions: 8*s6 determines s6. Of a backward graph's
+  // s0*s1 the product may be all that matters. The plan solves these or says
+  // that it can't.
   if (isMain)
     for (const ValueMeta *meta : derived)
       for (const SymExpr &size : meta->tensor.sizes) {
