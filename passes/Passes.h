@@ -37,6 +37,8 @@ struct PipelineOptions {
   unsigned vectorBits = 512;
   /// Whether the machine has fused multiply-add.
   bool fma = true;
+  /// Whether the machine has AVX-512F.
+  bool avx512 = false;
   /// The types of device for which calls become kernels; all others stay calls.
   std::vector<std::string> devices = {"cpu"};
 };

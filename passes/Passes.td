@@ -66,8 +66,11 @@ def CPUExpandMath : Pass<"cpu-expand-math"> {
   let options = [
     Option<"fma", "fma", "bool", "true",
            "Whether the CPU has fused multiply-add; without it f32 functions "
-           "are computed in f64">];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+           "are computed in f64">,
+    Option<"avx512", "avx512", "bool", "false",
+           "Whether the CPU has AVX-512F, which looks up 16 numbers at once">];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
   let statistics = [
     Statistic<"numExpanded", "expanded", "Operations replaced">];

@@ -46,6 +46,7 @@ void buildCPUPipeline(OpPassManager &manager, const PipelineOptions &options) {
   OpPassManager &kernels = manager.nest<ModuleOp>();
   CPUExpandMathOptions math;
   math.fma = options.fma;
+  math.avx512 = options.avx512;
   kernels.addPass(createCPUExpandMath(math));
   kernels.addPass(createCPUCheckMath());
   kernels.addPass(createCPUExpandConversions());
@@ -85,6 +86,10 @@ struct StageOptions : PassPipelineOptions<StageOptions> {
                    llvm::cl::desc("Whether the CPU has fused multiply-add"),
                    llvm::cl::init(true)};
 
+  Option<bool> avx512{*this, "avx512",
+                      llvm::cl::desc("Whether the CPU has AVX-512F"),
+                      llvm::cl::init(false)};
+
   ListOption<std::string> devices{
       *this, "devices",
       llvm::cl::desc("Types of device to make kernels for; default: cpu")};
@@ -94,6 +99,7 @@ struct StageOptions : PassPipelineOptions<StageOptions> {
     if (!devices.empty())
       options.devices.assign(devices.begin(), devices.end());
     options.fma = fma;
+    options.avx512 = avx512;
     options.numerics = numerics;
     options.vectorBits = vectorBits;
     return options;

@@ -188,6 +188,7 @@ private:
     pipeline.numerics = options.numerics;
     pipeline.vectorBits = target.vectorBits;
     pipeline.fma = target.has("fma");
+    pipeline.avx512 = target.has("avx512f");
     lowerAndFuse(pipeline);
     timed("kernels", [&] {
       runPasses("kernel generation", [&](OpPassManager &manager) {

@@ -14,6 +14,7 @@
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -35,6 +36,7 @@ struct ExpandMath final : intarsia::impl::CPUExpandMathBase<ExpandMath> {
   void runOnOperation() override {
     MathOptions options;
     options.fma = fma;
+    options.avx512 = avx512;
     getOperation()->walk([&](Operation *op) {
       std::optional<MathFunction> function = getMathFunction(op);
       if (!function ||

@@ -76,12 +76,15 @@ inline double leadingBits(double value, unsigned bits) {
 /// and the integers of the same width.
 class MathEmitter {
 public:
-  MathEmitter(OpBuilder &builder, Location loc, Type type, bool fma,
-              bool shortResult)
-      : b(builder), loc(loc), type(type), hasFMA(fma),
+  MathEmitter(OpBuilder &builder, Location loc, Type type,
+              const MathOptions &options, bool shortResult)
+      : b(builder), loc(loc), type(type), hasFMA(options.fma),
         shortResult(shortResult) {
     width = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
     mantissa = width == 32 ? 23 : 52;
+    auto vector = llvm::dyn_cast<VectorType>(type);
+    hasLookup = options.avx512 && options.fma && width == 32 && vector &&
+                vector.getRank() == 1 && vector.getNumElements() % 16 == 0;
     intType = withElement(b.getIntegerType(width));
   }
 
@@ -228,6 +231,10 @@ private:
         addI(shiftLeft(shifted, integer(mantissa)), integer(bitsOf(1.0))));
   }
 
+  /// For each lane, the number of `table` that the low four bits of `index`
+  /// name. Only where `hasLookup`.
+  Value lookup(ArrayRef<double> table, Value index);
+
   // --- The functions ---------------------------------------------------------
   struct Reduced {
     Rounded n;
@@ -258,6 +265,7 @@ private:
 
   Value emitTanh(Value x);
   Value emitErf(Value x);
+  Value erfByLookup(Value x);
   Value emitErfc(Value x);
   Value erfcPositive(Value a, ArrayRef<double> coefficients);
 
@@ -285,7 +293,7 @@ private:
   OpBuilder &b;
   Location loc;
   Type type, intType;
-  bool hasFMA, shortResult;
+  bool hasFMA, shortResult, hasLookup;
   unsigned width, mantissa;
 };
 

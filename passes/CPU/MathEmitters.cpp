@@ -13,6 +13,9 @@
 #include "passes/CPU/MathEmitters.h"
 #include "passes/CPU/MathEmitter.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -93,6 +96,32 @@ Value MathEmitter::emit(MathFunction function, ValueRange operands) {
     return emitTanh(x);
   }
   llvm_unreachable("unknown math function");
+}
+
+Value MathEmitter::lookup(ArrayRef<double> table, Value index) {
+  assert(hasLookup && table.size() == 16);
+  auto lanes = VectorType::get(16, b.getF32Type());
+  SmallVector<float> numbers(table);
+  Value entries = arith::ConstantOp::create(
+      b, loc, DenseElementsAttr::get(lanes, ArrayRef<float>(numbers)));
+  auto permute = [&](Value indices) -> Value {
+    return LLVM::CallIntrinsicOp::create(
+               b, loc, lanes, b.getStringAttr("llvm.x86.avx512.permvar.sf.512"),
+               ValueRange{entries, indices})
+        .getResult(0);
+  };
+  auto shuffle = [&](Value first, Value second, int64_t start, int64_t end) {
+    return vector::ShuffleOp::create(
+        b, loc, first, second, llvm::to_vector(llvm::seq<int64_t>(start, end)));
+  };
+  int64_t count = cast<VectorType>(type).getNumElements();
+  Value result = permute(shuffle(index, index, 0, 16));
+  for (int64_t start = 16; start < count; start += 16) {
+    Value next = permute(shuffle(index, index, start, start + 16));
+    // A shuffle's operands need not be of the same size.
+    result = shuffle(result, next, 0, start + 16);
+  }
+  return result;
 }
 
 /// The functions that are written for f32 in f32.
@@ -195,7 +224,7 @@ Value intarsia::emitMath(OpBuilder &builder, Location loc,
     for (Value &operand : converted)
       operand = arith::ExtFOp::create(builder, loc, workType, operand);
   }
-  MathEmitter emitter(builder, loc, workType, options.fma,
+  MathEmitter emitter(builder, loc, workType, options,
                       /*shortResult=*/!element.isF64());
   Value result = emitter.emit(function, converted);
   if (work != element)

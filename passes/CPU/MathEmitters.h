@@ -62,6 +62,10 @@ struct MathOptions {
   /// Whether the CPU has fused multiply-add. Without it f32 functions are
   /// computed in f64, because their error bounds rest on it.
   bool fma = true;
+  /// Whether one instruction selects from 16 numbers by index, as AVX-512's
+  /// vpermps does: on vectors of 16 lanes a table of polynomials then replaces
+  /// several that are blended.
+  bool avx512 = false;
 };
 
 /// Emits the function of one operand (Atan2, Pow: two), scalars or vectors of

@@ -259,7 +259,26 @@ Value MathEmitter::erfcPositive(Value a, ArrayRef<double> table) {
   return div(mul(e, p), fma(a, real(2), real(1)));
 }
 
+/// The range of |x| is cut into 16 pieces around the multiples of a step, each
+/// with a polynomial in the distance t from its middle. Around 0 it is
+/// t + t*p(t), which keeps the relative error small there.
+Value MathEmitter::erfByLookup(Value x) {
+  constexpr double step = coefficients::erfStepF32;
+  // Beyond, the result is 1, as it is at the end of the last piece.
+  Value a = atMost(abs(x), 15.49 * step);
+  Rounded n = roundProduct(a, 1 / step);
+  Value t = fma(n.value, real(-step), a);
+  Value middle = select(equal(n.value, real(0)), t,
+                        lookup(coefficients::erfPiecesF32[0], n.shifted));
+  Value p = lookup(coefficients::erfPiecesF32[5], n.shifted);
+  for (int power : {4, 3, 2, 1})
+    p = fma(p, t, lookup(coefficients::erfPiecesF32[power], n.shifted));
+  return copySign(fma(p, t, middle), x);
+}
+
 Value MathEmitter::emitErf(Value x) {
+  if (hasLookup)
+    return erfByLookup(x);
   Value a = abs(x);
   Value square = mul(x, x);
   Value near = fma(x,

@@ -1,5 +1,6 @@
 // RUN: intarsia-opt %s --cpu-expand-math --cpu-check-math --split-input-file | FileCheck %s
 // RUN: intarsia-opt %s --cpu-expand-math="fma=false" --split-input-file | FileCheck %s --check-prefix=NOFMA
+// RUN: intarsia-opt %s --cpu-expand-math="avx512" --split-input-file | FileCheck %s --check-prefix=AVX512
 
 // Fused multiply-add in f32; without it, f64.
 // CHECK-LABEL: @exp
@@ -73,4 +74,19 @@ func.func @cos(%x: vector<2x8xf32>) -> vector<2x8xf32> {
 func.func @floor(%x: vector<16xf32>) -> vector<16xf32> {
   %y = math.floor %x : vector<16xf32>
   return %y : vector<16xf32>
+}
+
+// -----
+
+// With AVX-512, erf is one polynomial whose coefficients are looked up by the
+// piece that a lane is in; 16 lanes at a time.
+// CHECK-LABEL:   @pieces
+// CHECK-NOT:     llvm.call_intrinsic
+// AVX512-LABEL:  @pieces
+// AVX512-COUNT-12: llvm.call_intrinsic "llvm.x86.avx512.permvar.sf.512"({{.*}}) : (vector<16xf32>, vector<16xi32>) -> vector<16xf32>
+// AVX512-NOT:    llvm.call_intrinsic
+// AVX512:        return
+func.func @pieces(%x: vector<32xf32>) -> vector<32xf32> {
+  %y = math.erf %x : vector<32xf32>
+  return %y : vector<32xf32>
 }

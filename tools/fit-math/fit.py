@@ -344,6 +344,39 @@ def fits() -> list[Fit]:
     return result
 
 
+ERF_STEP = 0.26953125  # few bits; the constants round well
+
+
+def erf_pieces() -> tuple[list[list[mpf]], mpf]:
+    """erf(i*step + t) for i = 0..15, |t| <= step/2, as 1 + 5 coefficients each.
+
+    The first piece is t + t*p(t). The others' constant is rounded like the rest:
+    the step was chosen among the multiples of 1/1024 for the smallest error of the
+    whole computation.
+    """
+    pieces, worst = [], mpf(0)
+    half = mpf(ERF_STEP) / 2
+    for i in range(16):
+        middle = i * mpf(ERF_STEP)
+        if i == 0:
+            fit = Fit(
+                "", lambda t: mp.erf(t) / t - 1, relative(mp.erf, lambda t: t), (0, half), 4, 24
+            )
+            rounded, error = solve(fit)
+            rounded.insert(0, mpf(0))
+        else:
+            count = 200
+            ts = [-half * mp.cos(mp.pi * (k + mpf(1) / 2) / count) for k in range(count)]
+            values = [mp.erf(middle + t) for t in ts]
+            rounded = [round_to(c, 24) for c in remez(ts, values, [1 / v for v in values], 0, 5)[0]]
+            error = max(
+                abs(mp.polyval(rounded[::-1], t) / v - 1) for t, v in zip(ts, values, strict=True)
+            )
+        pieces.append(rounded)
+        worst = max(worst, error)
+    return pieces, worst
+
+
 HEADER = """\
 //===- MathCoefficients.h - Polynomials of the math emitters ------*- C++ -*-===//
 //
@@ -385,6 +418,15 @@ def main() -> None:
             print(f"    {float(coefficient).hex()},")
         print("};\n")
         print(f"{fit.name}: 2^{float(mp.log(worst) / LN2):.1f}", file=sys.stderr)
+    if not wanted or "erfPiecesF32" in wanted:
+        pieces, worst = erf_pieces()
+        print("/// The distance of the middles of erfPiecesF32.")
+        print(f"inline constexpr double erfStepF32 = {ERF_STEP.hex()};\n")
+        print(f"/// 2^{float(mp.log(worst) / LN2):.1f}; for each power, the 16 pieces.")
+        print("inline constexpr double erfPiecesF32[6][16] = {")
+        for power in zip(*pieces, strict=True):
+            print("    {" + ", ".join(float(c).hex() for c in power) + "},")
+        print("};\n")
     print(FOOTER, end="")
 
 

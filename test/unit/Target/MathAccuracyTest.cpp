@@ -143,6 +143,7 @@ public:
     mlir::PassManager passes(&context);
     CPUExpandMathOptions options;
     options.fma = target.has("fma");
+    options.avx512 = target.has("avx512f");
     passes.addPass(createCPUExpandMath(options));
     passes.addPass(createCPUCheckMath());
     CPUExpandConversionsOptions conversions;
