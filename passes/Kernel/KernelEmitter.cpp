@@ -544,7 +544,9 @@ Value KernelEmitter::evalPointwise(linalg::GenericOp op, const Index &index) {
   }
   bool cached = !cacheKey.empty() && op->hasAttr(cachedAttrName);
   Type element = getElementTypeOrSelf(op.getResult(0).getType());
-  if (cached && cacheFilled.contains(cacheKey)) {
+  if (cached && llvm::any_of(scopes, [&](const Scope &scope) {
+        return scope.cacheFilled.contains(cacheKey);
+      })) {
     Value base =
         LLVM::GEPOp::create(*b, loc, scratch.getType(), b->getI8Type(), scratch,
                             ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(
@@ -852,6 +854,8 @@ SmallVector<Value> KernelEmitter::laneLoop(
     return scalarLoop(symbol, begin, end, constant(1), initial, makeBody);
   int64_t savedLoop = currentLaneLoop;
   currentLaneLoop = laneLoopCount++;
+  // A loop inside another one says nothing about what the other has filled.
+  llvm::StringSet<> savedPending = std::exchange(cachePending, {});
 
   auto run = [&](Value from, Value to, int64_t step, ArrayRef<Value> carried,
                  bool masked) {
@@ -901,8 +905,8 @@ SmallVector<Value> KernelEmitter::laneLoop(
     carried = run(split, end, tail, carried,
                   /*masked=*/!extent || (*extent % lanes) % tail != 0);
   for (const auto &entry : cachePending)
-    cacheFilled.insert(entry.getKey());
-  cachePending.clear();
+    scopes.back().cacheFilled.insert(entry.getKey());
+  cachePending = std::move(savedPending);
   currentLaneLoop = savedLoop;
   return carried;
 }
@@ -931,8 +935,35 @@ void KernelEmitter::prefetch(Value tensor, const Index &index) {
     return;
   }
   if (std::optional<SmallVector<SymExpr>> source =
-          sourceIndex(op, index, ranges))
+          sourceIndex(op, index, ranges)) {
     prefetch(op->getOperand(0), *source);
+    return;
+  }
+  // Whether a position is inside an input is known at that position alone: what
+  // depends on it stays where it is needed.
+  auto unknown = [&](const SymExpr &range) {
+    std::string symbol = "p" + std::to_string(nextSymbol++);
+    ranges[symbol] = range;
+    return SymExpr::symbol(symbol);
+  };
+  if (auto concat = dyn_cast<tensor::ConcatOp>(op)) {
+    int64_t dim = concat.getDim();
+    bool isWhole = concat.getInputs().size() == 1;
+    for (Value input : concat.getInputs()) {
+      Index inner(index);
+      if (!isWhole)
+        inner[dim] = unknown(sizesOf(input)[dim]);
+      prefetch(input, inner);
+    }
+  } else if (auto pad = dyn_cast<tensor::PadOp>(op)) {
+    SmallVector<SymExpr> sizes = sizesOf(pad.getSource());
+    Index inner(index);
+    for (auto [dim, low, high] :
+         llvm::enumerate(pad.getMixedLowPad(), pad.getMixedHighPad()))
+      if (!exprOfFold(low).isInteger(0) || !exprOfFold(high).isInteger(0))
+        inner[dim] = unknown(sizes[dim]);
+    prefetch(pad.getSource(), inner);
+  }
 }
 
 Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,

@@ -197,6 +197,8 @@ private:
   struct Scope {
     llvm::StringMap<mlir::Value> values;
     llvm::StringMap<mlir::Value> scalars, vectors;
+    /// Keys whose scratch memory is filled wherever this scope is.
+    llvm::StringSet<> cacheFilled;
   };
   struct ScopeGuard;
   struct LaneGuard;
@@ -230,7 +232,8 @@ private:
 
   // Scratch memory for cached values.
   llvm::StringMap<SymExpr> cacheOffsets; // bytes
-  llvm::StringSet<> cacheFilled, cachePending;
+  /// Keys that the current lane loop fills.
+  llvm::StringSet<> cachePending;
   SymExpr scratchSize;
   llvm::SmallVector<std::string> checkMessages;
 };

@@ -158,8 +158,9 @@ bool FunctionPlanner::solveProduct() {
     for (const SymExpr &expression : out.exprs)
       expression.collectSymbols(used);
     for (const std::string &name : names)
-      if (!used.count(name)) {
-        plan::Symbol &old = out.symbols[symbolIds.at(name)];
+      if (auto known = symbolIds.find(name);
+          known != symbolIds.end() && !used.count(name)) {
+        plan::Symbol &old = out.symbols[known->second];
         old.min.reset();
         old.max.reset();
       }

@@ -41,6 +41,15 @@ func.func @checked(%w: !mat, %i: !intarsia.tensor<[3]xi64>) -> !intarsia.tensor<
   return %0 : !intarsia.tensor<[3, 1024]xf32>
 }
 
+// CHECK-LABEL: func.func @joined
+// CHECK: symbol = "k4_sum_mul_cat"
+func.func @joined(%x: !mat) -> !mat {
+  %0 = intarsia.call "aten::sum.dim_IntList"(self = %x, dim = [1], keepdim = true, dtype = none) : (!mat) -> !intarsia.tensor<[s0, 1]xf32>
+  %1 = intarsia.call "aten::mul.Tensor"(self = %x, other = %0) : (!mat, !intarsia.tensor<[s0, 1]xf32>) -> !mat
+  %2 = intarsia.call "aten::cat"(tensors = [%1], dim = 1) : (!mat) -> !mat
+  return %2 : !mat
+}
+
 // CHECK: module @kernels
 
 // Whole vectors, then masked ones.
@@ -92,3 +101,15 @@ func.func @checked(%w: !mat, %i: !intarsia.tensor<[3]xi64>) -> !intarsia.tensor<
 // CHECK: llvm.store %{{.+}}, %[[STATUS]]
 // CHECK: %[[RESULT:.+]] = llvm.load %[[STATUS]]
 // CHECK: return %[[RESULT]] : i64
+
+// The row's sum is computed once, before the loop over what is joined.
+// CHECK-LABEL: func.func @k4_sum_mul_cat
+// CHECK: scf.for
+// CHECK: scf.for {{.*}} iter_args
+// CHECK: arith.addf {{.*}} : vector<64xf32>
+// CHECK: vector.extract
+// CHECK: scf.for
+// CHECK-NOT: iter_args
+// CHECK: llvm.store
+// CHECK-NOT: iter_args
+// CHECK: return

@@ -119,3 +119,18 @@ def test_a_sweep_survives_the_death_of_a_worker(monkeypatch, tmp_path):
     assert len(state.results) == 9
     state.forget(set(units), ["failed"])
     assert ("b", "float32") not in state.finished and len(state.results) == 8
+
+
+# --- What sweeps have found -----------------------------------------------------------
+
+
+def test_rows_kept_in_scratch_memory_by_a_loop_that_may_not_run(compile_with):
+    def function(x):
+        top = torch.slice_scatter(x, x.exp(), 0, 0, 2)
+        return torch.slice_scatter(top, top * top.sum(1)[:, None], 0, 0, 2)
+
+    for size in (4, 40, 400):  # less than a vector; vectors and a rest
+        x = torch.randn(2, size)
+        torch._dynamo.reset()
+        torch._dynamo.mark_dynamic(x, 1)
+        torch.testing.assert_close(compile_with(function)(x), function(x))
