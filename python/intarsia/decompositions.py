@@ -58,6 +58,21 @@ def _native_layer_norm_backward(
     return None if grad_x is None else grad_x.to(x.dtype), grad_weight, grad_bias
 
 
+def _constant_pad_nd(x: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
+    # Where nothing is added, the kernel copies a slice, which keeps the order of its
+    # strides. With symbolic numbers the fake promises a contiguous result.
+    if not any(isinstance(p, torch.SymInt) for p in pad):
+        return NotImplemented
+    from torch.fx.experimental.symbolic_shapes import guard_or_false
+
+    if not all(guard_or_false(p <= 0) for p in pad):
+        return NotImplemented
+    for i, dim in enumerate(range(x.dim() - 1, x.dim() - 1 - len(pad) // 2, -1)):
+        low, high = pad[2 * i], pad[2 * i + 1]
+        x = x.narrow(dim, -low, x.shape[dim] + low + high)
+    return x.clone()
+
+
 def _fma(a: Tensor, b: Tensor | float, c: Tensor) -> Tensor:
     # What the operator's own kernel computes; Dynamo writes it for `addcmul_`, with
     # a number in the place of a tensor, which the dispatcher does not take.
@@ -67,6 +82,7 @@ def _fma(a: Tensor, b: Tensor | float, c: Tensor) -> Tensor:
 def table() -> dict[Any, Callable[..., Any]]:
     """The decompositions, by operator."""
     result: dict[Any, Callable[..., Any]] = {
+        aten.constant_pad_nd.default: _constant_pad_nd,
         aten.native_layer_norm.default: _native_layer_norm,
         aten.native_layer_norm_backward.default: _native_layer_norm_backward,
     }

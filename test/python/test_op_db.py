@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance"))
 
@@ -134,3 +135,11 @@ def test_rows_kept_in_scratch_memory_by_a_loop_that_may_not_run(compile_with):
         torch._dynamo.reset()
         torch._dynamo.mark_dynamic(x, 1)
         torch.testing.assert_close(compile_with(function)(x), function(x))
+
+
+def test_symbolic_padding_that_cuts_keeps_the_order_of_strides(check):
+    def function(x, low, high):
+        return F.pad(x.transpose(1, 2), (low, high, 0, low)), x.relu()
+
+    x = torch.randn(5, 7, 6)
+    check(function, (x, -2, 0), (x, 0, -3), (x, 2, 0), (x, 2, -1), dynamic=True)
