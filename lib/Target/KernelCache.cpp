@@ -97,8 +97,7 @@ KernelCache::find(const std::string &key) const {
   return Entry{path, std::move(*content)};
 }
 
-std::optional<std::string> KernelCache::store(const std::string &key,
-                                              StringRef content,
+std::optional<std::string> KernelCache::store(StringRef content,
                                               std::string &reason) const {
   if (directory.empty()) {
     reason = "neither INTARSIA_CACHE_DIR nor XDG_CACHE_HOME nor HOME is set";
@@ -125,7 +124,15 @@ std::optional<std::string> KernelCache::store(const std::string &key,
     reason = "files in it can't be executed (a noexec mount?)";
     return std::nullopt;
   }
+  return path;
+}
+
+std::optional<std::string> KernelCache::store(const std::string &key,
+                                              StringRef content,
+                                              std::string &reason) const {
+  std::optional<std::string> path = store(content, reason);
   // A failure here only means that the next process compiles again.
-  (void)writeAtomically(keyPath(key), hash);
+  if (path)
+    (void)writeAtomically(keyPath(key), hashContent(content));
   return path;
 }

@@ -37,6 +37,9 @@ public:
 
   /// Stores a shared object and returns its path. Nothing if the folder can't
   /// be written or code in it can't be executed; `reason` then says why.
+  std::optional<std::string> store(llvm::StringRef content,
+                                   std::string &reason) const;
+  /// The same, to be found under `key`.
   std::optional<std::string> store(const std::string &key,
                                    llvm::StringRef content,
                                    std::string &reason) const;

@@ -61,6 +61,21 @@ static std::string cacheKey(mlir::ModuleOp kernels,
   return hashContent(text);
 }
 
+std::string intarsia::hostDescription() {
+  ResolvedTarget host = resolveTarget({});
+  return (codeGeneratorVersion + " LLVM " LLVM_VERSION_STRING " " +
+          host.triple + " " + host.cpu + " " + host.features)
+      .str();
+}
+
+std::string intarsia::storeKernels(StringRef sharedObject) {
+  std::string reason;
+  if (std::optional<std::string> path =
+          KernelCache(cacheDirectory()).store(sharedObject, reason))
+    return *path;
+  throw TargetError("the cache of kernels can't be used: " + reason);
+}
+
 static void warnOnce(const std::string &directory, const std::string &reason) {
   static std::once_flag once;
   std::call_once(once, [&] {

@@ -20,9 +20,11 @@
 #include "intarsia/Runtime/Model.h"
 #include "intarsia/Runtime/Program.h"
 #include "intarsia/Runtime/TorchPython.h"
+#include "intarsia/Target/Kernels.h"
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -246,6 +248,13 @@ public:
       fromPython(nb::object(results[i]).ptr(), call.results[i]);
   }
 
+  nb::list list() const {
+    nb::list result;
+    for (const nb::object &object : objects)
+      result.append(object);
+    return result;
+  }
+
 private:
   std::vector<nb::object> objects;
 };
@@ -258,9 +267,20 @@ struct PyProgram {
   std::unique_ptr<runtime::Model> loaded;
   std::vector<std::pair<std::string, double>> timings;
   int64_t callCount = 0, kernelCount = 0;
+  /// Where the kernels' shared object lies; empty if there are none.
+  std::string kernelFile;
+  bool kernelsInMemory = false;
 
   const runtime::Program &program() const {
     return compiled ? *compiled : loaded->program();
+  }
+
+  void countSteps(const plan::Plan &plan) {
+    for (const plan::Function &function : plan.functions)
+      for (const plan::Step &step : function.steps) {
+        callCount += step.kind == plan::Step::Kind::Call;
+        kernelCount += step.kind == plan::Step::Kind::Launch;
+      }
   }
 
   nb::object call(nb::list args) const {
@@ -364,6 +384,35 @@ auto withoutGil(Work work) {
   raise("CompileError", message);
 }
 
+/// A program around `plan`, whose objects and weights are in `table`.
+std::unique_ptr<PyProgram> makeProgram(plan::Plan plan,
+                                       std::shared_ptr<SideTable> table,
+                                       std::string kernelFile,
+                                       runtime::Program::Options options) {
+  auto result = std::make_unique<PyProgram>();
+  result->objects = table;
+  result->kernelFile = kernelFile;
+  result->kernelsInMemory = bool(options.kernel);
+  result->countSteps(plan);
+  std::vector<int64_t> weights;
+  for (const plan::Weight &weight : plan.weights)
+    weights.push_back(weight.object);
+  options.kernelLibrary = std::move(kernelFile);
+  options.boxObject = [table](int64_t index, const void *type,
+                              std::string *error) {
+    return table->box(index, type, error);
+  };
+  options.weight = [table, weights](size_t index) {
+    return table->value(weights[index]);
+  };
+  options.python = [table](const runtime::PythonCall &call) {
+    table->call(call);
+  };
+  result->compiled =
+      runtime::Program::create(std::move(plan), std::move(options));
+  return result;
+}
+
 std::unique_ptr<PyProgram> compileGraph(const std::string &json,
                                         const nb::list &objects,
                                         const nb::dict &optionDict) {
@@ -375,34 +424,55 @@ std::unique_ptr<PyProgram> compileGraph(const std::string &json,
       throw CompileError(llvm::toString(graph.takeError()));
     CompiledProgram compiled = compile(*graph, options, torchSchemas());
 
-    auto result = std::make_unique<PyProgram>();
-    result->objects = table;
-    result->timings = std::move(compiled.timings);
-    result->callCount = compiled.callCount;
-    result->kernelCount = compiled.kernelCount;
-
-    std::vector<int64_t> weights;
-    for (const plan::Weight &weight : compiled.plan.weights)
-      weights.push_back(weight.object);
     runtime::Program::Options run;
-    run.kernelLibrary = compiled.sharedObjectPath;
     if (compiled.memoryKernels)
       run.kernel = [kernels = compiled.memoryKernels](const std::string &name) {
         return lookupKernel(*kernels, name);
       };
-    run.boxObject = [table](int64_t index, const void *type,
-                            std::string *error) {
-      return table->box(index, type, error);
-    };
-    run.weight = [table, weights](size_t index) {
-      return table->value(weights[index]);
-    };
-    run.python = [table](const runtime::PythonCall &call) {
-      table->call(call);
-    };
-    result->compiled =
-        runtime::Program::create(std::move(compiled.plan), std::move(run));
+    auto result =
+        makeProgram(std::move(compiled.plan), table,
+                    std::move(compiled.sharedObjectPath), std::move(run));
+    result->timings = std::move(compiled.timings);
     return result;
+  });
+}
+
+/// What `restore` takes: (plan, shared object of the kernels, objects).
+nb::tuple programState(const PyProgram &self) {
+  if (!self.compiled)
+    raise("IntarsiaError", "an artifact is loaded from its file; it is not "
+                           "pickled");
+  std::string kernels;
+  if (self.kernelsInMemory)
+    raise("IntarsiaError", "kernels that are kept in memory are not pickled");
+  if (!self.kernelFile.empty()) {
+    auto buffer = llvm::MemoryBuffer::getFile(self.kernelFile);
+    if (!buffer)
+      raise("IntarsiaError", "cannot read the kernels in " + self.kernelFile +
+                                 ": " + buffer.getError().message());
+    kernels = (*buffer)->getBuffer().str();
+  }
+  return nb::make_tuple(plan::toJson(self.program().plan()),
+                        nb::bytes(kernels.data(), kernels.size()),
+                        self.objects->list());
+}
+
+std::unique_ptr<PyProgram> restoreProgram(const std::string &planJson,
+                                          const nb::bytes &kernels,
+                                          const nb::list &objects) {
+  std::string sharedObject(kernels.c_str(), kernels.size());
+  auto table = std::make_shared<SideTable>(objects);
+  return withoutGil([&] {
+    std::string path;
+    try {
+      if (!sharedObject.empty())
+        path = storeKernels(sharedObject);
+    } catch (const TargetError &error) {
+      throw CompileError(error.what());
+    }
+    runtime::Program::Options none;
+    return makeProgram(plan::fromJson(planJson), table, std::move(path),
+                       std::move(none));
   });
 }
 
@@ -415,12 +485,7 @@ std::unique_ptr<PyProgram> loadArtifact(const std::string &path,
     options.target = target;
     auto result = std::make_unique<PyProgram>();
     result->loaded = runtime::Model::load(path, options);
-    for (const plan::Function &function :
-         result->loaded->program().plan().functions)
-      for (const plan::Step &step : function.steps) {
-        result->callCount += step.kind == plan::Step::Kind::Call;
-        result->kernelCount += step.kind == plan::Step::Kind::Launch;
-      }
+    result->countSteps(result->loaded->program().plan());
     return result;
   });
 }
@@ -567,6 +632,14 @@ NB_MODULE(_C, m) {
   m.def("compile", &compileGraph, nb::arg("json"), nb::arg("objects"),
         nb::arg("options"),
         "Compiles a program that intarsia._fx.read_graph made.");
+  program.def("__reduce__", [](const PyProgram &self) {
+    return nb::make_tuple(nb::module_::import_("intarsia._extension").attr("restore"),
+                          programState(self));
+  });
+  m.def("restore", &restoreProgram, nb::arg("plan"), nb::arg("kernels"),
+        nb::arg("objects"), "A program that was pickled.");
+  m.def("host_description", &hostDescription,
+        "The code generator's version, and the processor of this machine.");
   m.def("aot_compile", &compileFile, nb::arg("input"), nb::arg("output"),
         nb::arg("operator_libraries"), nb::arg("options"),
         "Compiles an exported program's file to an artifact.");

@@ -30,3 +30,8 @@ def extension() -> Any:
         reason = error.__cause__ or error
         raise LoadError(f"Intarsia's extension module cannot be loaded: {reason}") from error
     return _C
+
+
+def restore(plan: str, kernels: bytes, objects: list[Any]) -> Any:
+    """A pickled `intarsia._C.Program`: nanobind's own functions can't be pickled."""
+    return extension().restore(plan, kernels, objects)

@@ -15,20 +15,20 @@ then calls with one list of arguments.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import logging
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
-from intarsia import _fx, _hooks, decompositions
+from intarsia import _cache, _fx, _hooks, decompositions
 from intarsia._extension import extension
 from intarsia.options import Options
 
@@ -55,6 +55,8 @@ class Compilation:
         ``kernel_count``.
     dump_dir : str
         Where the IR of each stage was written; empty when it was not.
+    cached : bool
+        The program came out of PyTorch's cache: nothing was traced or compiled.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Compilation:
     seconds: float
     program: Any
     dump_dir: str
+    cached: bool = False
 
 
 _recorders: list[list[Compilation]] = []
@@ -130,13 +133,18 @@ def intarsia(
     )
 
     settings = Options.resolve(mode, options)
+    caching = _cache.enabled(settings)
     stem = f"{_safe_name(name) if name else 'graph'}{next(_graph_numbers)}"
     names = _input_names(gm)
 
     def compiler(kind: str) -> Callable[..., Any]:
-        return functools.partial(
-            _compile_graph, kind=kind, stem=stem, settings=settings, user_names=names
-        )
+        def compile_graph(graph: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+            program, record = _compile_graph(
+                graph, inputs, kind=kind, stem=stem, settings=settings, user_names=names
+            )
+            return _cache.CachedProgram(program, record.name, kind) if caching else program
+
+        return _cache.cacheable(compile_graph) if caching else compile_graph
 
     backend = aot_autograd(
         fw_compiler=compiler("forward"),
@@ -148,7 +156,7 @@ def intarsia(
         keep_inference_input_mutations=True,
         decompositions=decompositions.table(),
     )
-    with _hooks.keep_effects(gm):
+    with _hooks.keep_effects(gm), _cache.keyed_by(settings) if caching else nullcontext():
         return backend(gm, example_inputs)
 
 
@@ -165,7 +173,7 @@ def _compile_graph(
     stem: str,
     settings: Options,
     user_names: Sequence[str],
-) -> Any:
+) -> tuple[Any, Compilation]:
     """Compiles one graph of AOTAutograd; returns the program, a boxed callable."""
     start = time.perf_counter()
     name = f"{stem}_{kind}"
@@ -198,10 +206,23 @@ def _compile_graph(
         log.info("%s: operators on CUDA stay calls; kernels are made for the CPU only", name)
     if options["dump_dir"]:
         log.info("%s: stages written to %s", name, options["dump_dir"])
+    record = Compilation(name, kind, seconds, program, options["dump_dir"])
+    _record(record)
+    return program, record
+
+
+def _record(compilation: Compilation) -> None:
     with _recorders_lock:
         for recorder in _recorders:
-            recorder.append(Compilation(name, kind, seconds, program, options["dump_dir"]))
-    return program
+            recorder.append(compilation)
+
+
+def _record_hit(cached: _cache.CachedProgram) -> None:
+    log.info("%s: found in PyTorch's cache", cached.name)
+    _record(Compilation(cached.name, cached.kind, 0.0, cached.program, "", cached=True))
+
+
+_cache.on_hit.append(_record_hit)
 
 
 # --- What AOTAutograd knows of inputs and outputs ---------------------------------

@@ -107,6 +107,10 @@ class Options:
             )
         return cls(**chosen)
 
+    def dump_root(self) -> str | None:
+        """The folder that takes a folder of stages for each graph."""
+        return self.dump_dir or os.environ.get(DEBUG_VARIABLE) or None
+
     def for_graph(self, name: str) -> dict[str, Any]:
         """The options of one graph's compilation, as the extension takes them.
 
@@ -114,7 +118,7 @@ class Options:
         holds one folder a graph.
         """
         result = dataclasses.asdict(self)
-        root = self.dump_dir or os.environ.get(DEBUG_VARIABLE)
+        root = self.dump_root()
         if root:
             folder = Path(root).expanduser().resolve() / name
             folder.mkdir(parents=True, exist_ok=True)

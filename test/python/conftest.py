@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +11,10 @@ import pytest
 import torch
 from torch._functorch import config as functorch_config
 from torch.utils import _pytree as pytree
+
+# What was compiled before must not hide what is compiled now, here or in a subprocess.
+os.environ["TORCHINDUCTOR_AUTOGRAD_CACHE"] = "0"
+functorch_config.enable_autograd_cache = False
 
 # Under CI=1 PyTorch itself raises for what our own check is tested on.
 functorch_config.error_on_custom_op_aliasing = False

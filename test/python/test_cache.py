@@ -4,14 +4,24 @@
 # Exceptions. See LICENSE for license information.
 #
 # ===----------------------------------------------------------------------===#
-"""The cache of kernels: shared between processes, and done without."""
+"""The caches: of kernels, and of whole programs in PyTorch's own."""
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import intarsia
+from intarsia._fingerprint import TORCH_NAMESPACES, fingerprint
 
 PROGRAM = """
 import torch, warnings
@@ -26,10 +36,10 @@ print(compilations[0].program.kernel_count)
 """
 
 
-def run(cache: Path) -> str:
-    environment = {**os.environ, "INTARSIA_CACHE_DIR": str(cache)}
+def run(cache: Path, program: str = PROGRAM, **variables: str) -> str:
+    environment = {**os.environ, "INTARSIA_CACHE_DIR": str(cache), **variables}
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()
@@ -57,3 +67,163 @@ def test_kernels_run_from_memory_where_no_cache_can_be_written(tmp_path: Path) -
     blocked = tmp_path / "file"
     blocked.write_text("")
     assert run(blocked / "cache") == "1"
+
+
+# --- PyTorch's cache of AOTAutograd results ---------------------------------------
+
+TRAINING = """
+import os, sys, torch, intarsia
+
+SCALE = float(os.environ.get("SCALE", "2"))
+
+@torch.library.custom_op("cachetest::scaled", mutates_args=())
+def scaled(x: torch.Tensor, by: float) -> torch.Tensor:
+    return x * by
+
+@scaled.register_fake
+def _(x, by):
+    return torch.empty_like(x)
+
+def setup_context(ctx, inputs, output):
+    ctx.by = inputs[1]
+
+def backward(ctx, grad):
+    return scaled(grad, ctx.by * SCALE / 2), None
+
+scaled.register_autograd(backward, setup_context=setup_context)
+
+def f(x):
+    return scaled(torch.tanh(x), 3.0).softmax(-1).sin()
+
+if len(sys.argv) > 1 and os.path.exists(sys.argv[1]):
+    torch.compiler.load_cache_artifacts(open(sys.argv[1], "rb").read())
+x = torch.randn(5, 7, requires_grad=True)
+options = {"fuse": os.environ.get("FUSE") != "0"}
+with intarsia.record_compilations() as compilations:
+    y = torch.compile(f, backend="intarsia", options=options)(x)
+    (got,) = torch.autograd.grad(y.sum(), x)
+want_y = f(x)
+(want,) = torch.autograd.grad(want_y.sum(), x)
+torch.testing.assert_close(y, want_y)
+torch.testing.assert_close(got, want)
+if len(sys.argv) > 1 and not os.path.exists(sys.argv[1]):
+    open(sys.argv[1], "wb").write(torch.compiler.save_cache_artifacts()[0])
+assert "torch._inductor.compile_fx" not in sys.modules
+print([(c.kind, c.cached) for c in compilations])
+"""
+
+COMPILED = "[('forward', False), ('backward', False)]"
+FOUND = "[('forward', True), ('backward', True)]"
+
+
+def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
+    artifacts = tmp_path / "artifacts"
+
+    def train(folder: str, **variables: str) -> str:
+        code = f"import sys; sys.argv[1:] = [{str(artifacts)!r}]\n" + TRAINING
+        return run(
+            tmp_path / folder,
+            code,
+            TORCHINDUCTOR_AUTOGRAD_CACHE="1",
+            TORCHINDUCTOR_CACHE_DIR=str(tmp_path / folder),
+            **variables,
+        )
+
+    assert train("here") == COMPILED
+    assert train("here") == FOUND
+    # Another value of a global that the backward formula names; other options.
+    assert train("here", SCALE="3") == COMPILED
+    assert train("here", FUSE="0") == COMPILED
+    # On another machine, with what save_cache_artifacts wrote.
+    assert train("there") == FOUND
+
+
+def digest() -> str:
+    return fingerprint({})
+
+
+def op_with(
+    backward: Callable[..., Any] | None = None,
+    fake: Callable[..., Any] | None = None,
+    schema: str = "(Tensor x) -> Tensor",
+    tags: Any = (),
+) -> Callable[[], Any]:
+    """A function that registers cachetest_plain::op in this way and returns its library."""
+
+    def register() -> Any:
+        library = torch.library.Library("cachetest_plain", "FRAGMENT")
+        library.define(f"op{schema}", tags=tags)
+        library.impl("op", lambda x: x.clone(), "CPU")
+        torch.library.register_fake(
+            "cachetest_plain::op", fake or (lambda x: torch.empty_like(x)), lib=library
+        )
+        if backward is not None:
+            torch.library.register_autograd("cachetest_plain::op", backward, lib=library)
+        return library
+
+    return register
+
+
+def times(factor: float) -> Callable[..., Any]:
+    return lambda ctx, grad: grad * factor
+
+
+def digest_with(register: Callable[[], Any]) -> str:
+    library = register()
+    try:
+        return digest()
+    finally:
+        library._destroy()
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (op_with(times(2.0)), op_with(times(3.0))),
+        (op_with(times(2.0)), op_with(lambda ctx, grad: grad + 2.0)),
+        (op_with(), op_with(fake=lambda x: torch.empty_like(x).contiguous())),
+        (op_with(), op_with(schema="(Tensor(a!) x) -> Tensor")),
+        (op_with(), op_with(tags=(torch.Tag.needs_exact_strides,))),
+    ],
+    ids=["closure", "code", "fake", "mutation", "tag"],
+)
+def test_another_registration_is_another_key(
+    one: Callable[[], Any], other: Callable[[], Any]
+) -> None:
+    before = digest_with(one)
+    assert digest_with(one) == before
+    assert digest_with(other) != before
+    assert digest_with(one) == before
+
+
+def test_what_cannot_be_compared_is_not_found_again() -> None:
+    library = torch.library.Library("cachetest_plain", "FRAGMENT")
+    library.define("composite(Tensor x) -> Tensor")
+    library.impl("composite", lambda x: x + 1, "CompositeImplicitAutograd")
+    try:
+        assert digest() != digest()
+    finally:
+        library._destroy()
+
+
+def test_which_namespaces_are_pytorchs() -> None:
+    code = """
+import torch, torch._inductor.compile_fx, torch.distributed, torch.export
+print(*sorted({n.partition("::")[0] for n in torch._C._dispatch_get_all_op_names()}))
+"""
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert set(output.split()) <= TORCH_NAMESPACES
+
+
+def test_a_program_is_copied_and_pickled() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x) * 2 + torch.tensor([1.0, 2.0, 3.0])
+
+    x = torch.randn(2, 3)
+    with torch.no_grad(), intarsia.record_compilations() as compilations:
+        torch.compile(f, backend="intarsia")(x)
+    (program,) = (c.program for c in compilations)
+    assert program.kernel_count > 0
+    for other in (copy.deepcopy(program), pickle.loads(pickle.dumps(program))):
+        torch.testing.assert_close(other([x])[0], f(x))
+        assert other.kernel_count == program.kernel_count

@@ -1,0 +1,125 @@
+# ===- _cache.py - Compiled graphs in PyTorch's cache -------------------------===#
+#
+# Part of the Intarsia project, under the Apache License v2.0 with LLVM
+# Exceptions. See LICENSE for license information.
+#
+# ===----------------------------------------------------------------------===#
+"""Lets PyTorch's cache of AOTAutograd results hold this backend's programs.
+
+A second process that meets the same graph then neither traces it through AOTAutograd
+nor compiles kernels, and ``torch.compiler.save_cache_artifacts`` and
+``load_cache_artifacts`` carry the programs to other machines. PyTorch offers this to
+the compilers whose result is an `OutputCode`; the rest of what is used here is:
+
+- ``bundled_autograd_cache``: the entry holds the code itself;
+- ``force_non_lazy_backward_lowering``: the backward is compiled with the forward, while
+  the settings above hold, and saved with it;
+- ``post_grad_custom_pre_pass``: a pass of which only the ``uuid`` counts. It is the one
+  thing in PyTorch's key that a backend can choose; see `_fingerprint`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._functorch import config as functorch_config
+from torch._functorch._aot_autograd.autograd_cache import (
+    BypassAOTAutogradCache,
+    should_use_local_autograd_cache,
+    should_use_remote_autograd_cache,
+)
+from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
+from torch._inductor import config as inductor_config
+from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor.output_code import OutputCode
+
+from intarsia._fingerprint import fingerprint
+from intarsia.options import Options
+
+__all__ = ["CachedProgram", "cacheable", "enabled", "keyed_by"]
+
+#: Called with every program that came out of the cache.
+on_hit: list[Callable[[CachedProgram], None]] = []
+
+
+@dataclasses.dataclass
+class CachedProgram(OutputCode):
+    """A program as PyTorch's cache keeps it.
+
+    Attributes
+    ----------
+    program : intarsia._C.Program
+    name, kind : str
+        As in `intarsia.backend.Compilation`.
+    """
+
+    program: Any
+    name: str
+    kind: str
+
+    def __post_init__(self) -> None:
+        self._boxed_call = True
+
+    def __call__(self, inputs: Sequence[Any]) -> Any:
+        return self.program(inputs)
+
+    def prepare_for_serialization(self) -> None:
+        try:
+            pickle.dumps(self.program)
+        except Exception as error:
+            raise BypassAOTAutogradCache(
+                f"the program can't be pickled: {type(error).__name__}: {error}"
+            ) from error
+
+    def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
+        for callback in on_hit:
+            callback(self)
+
+    def set_triton_bundle(self, triton_bundle: Any) -> None:
+        pass
+
+
+class _Salt(CustomGraphPass):
+    """Never run: this backend does not call Inductor's passes."""
+
+    def __init__(self, digest: str) -> None:
+        self._digest = digest
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        raise AssertionError("the salt of intarsia's cache key is not a pass")
+
+    def uuid(self) -> str:
+        return self._digest
+
+
+def enabled(settings: Options) -> bool:
+    """Whether graphs go to the cache: PyTorch's switches decide.
+
+    Not when the stages are to be written to a folder, which only compiling does.
+    """
+    return (
+        settings.dump_root() is None
+        and inductor_config.fx_graph_cache
+        and (should_use_local_autograd_cache() or should_use_remote_autograd_cache())
+    )
+
+
+def cacheable(compiler: Callable[..., Any]) -> SerializableAOTDispatchCompiler:
+    """`compiler`, which returns a `CachedProgram`, in the form that AOTAutograd caches."""
+    return SerializableAOTDispatchCompiler(CachedProgram, compiler)
+
+
+@contextlib.contextmanager
+def keyed_by(settings: Options) -> Iterator[None]:
+    """AOTAutograd's cache, with this compiler and the operators in its key."""
+    salt = _Salt(f"intarsia {fingerprint(dataclasses.asdict(settings))}")
+    with (
+        functorch_config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True),
+        inductor_config.patch(post_grad_custom_pre_pass=salt),
+    ):
+        yield

@@ -1,0 +1,321 @@
+# ===- _fingerprint.py - When a compiled graph may be used again --------------===#
+#
+# Part of the Intarsia project, under the Apache License v2.0 with LLVM
+# Exceptions. See LICENSE for license information.
+#
+# ===----------------------------------------------------------------------===#
+"""A hash of everything that a compiled graph depends on beside the graph itself.
+
+PyTorch's cache of AOTAutograd results hashes the graph, its inputs and PyTorch's
+settings. Operators appear there by their names alone, but what AOTAutograd makes of
+them also depends on how they are registered: another schema, fake or backward formula
+gives another compiled graph. And it depends on this compiler, its options and the
+processor. `fingerprint` covers those.
+
+Python functions count by their bytecode, constants, defaults, and, transitively, by
+the globals and closure cells that they name. What cannot be compared between processes
+(an object without a stable representation) makes the fingerprint unique, so that
+nothing is found in the cache: too few hits are slow, one too many is wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gc
+import hashlib
+import inspect
+import json
+import logging
+import os
+import pickle
+import re
+import sys
+import types
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from intarsia._extension import extension
+
+__all__ = ["fingerprint"]
+
+log = logging.getLogger("intarsia")
+
+# Modules whose functions change only with their version, which is hashed.
+_VERSIONED = ("torch", "numpy", "sympy", "builtins", "intarsia")
+
+
+def fingerprint(options: Mapping[str, Any]) -> str:
+    """Hexadecimal digits for this compiler, `options`, and all custom operators.
+
+    All operators count, not those of one graph: a backward formula, an autocast rule
+    or a decomposition may call others that the graph does not show.
+    """
+    hasher = _Hasher()
+    hasher.add(_compiler(), torch.__version__, json.dumps(dict(options), sort_keys=True))
+    for name in sorted(_custom_operators()):
+        _add_registrations(hasher, name)
+    for path in sorted({*torch.ops.loaded_libraries, *_extension_modules()}):
+        hasher.add(path, *_file_identity(path))
+    return hasher.digest()
+
+
+@functools.cache
+def _compiler() -> str:
+    """This build of the compiler on this machine."""
+    here = Path(__file__).resolve().parent
+    binaries = [Path(extension().__file__), *here.parent.parent.glob("lib/libIntarsia*.so")]
+    files = sorted({*here.glob("*.py"), *binaries})
+    return repr([(file.name, *_file_identity(str(file))) for file in files]) + (
+        extension().host_description()
+    )
+
+
+def _file_identity(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return (-1, -1)
+    return (status.st_size, status.st_mtime_ns)
+
+
+@functools.cache
+def _links_torch(path: str, size: int, time: int) -> bool:
+    """Whether a shared object may register operators: it names libtorch or libc10."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError:
+        return True
+    return b"libtorch" in content or b"libc10" in content
+
+
+def _extension_modules() -> Iterator[str]:
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if (
+            isinstance(path, str)
+            and path.endswith(".so")
+            and name.partition(".")[0] not in _VERSIONED
+            and _links_torch(path, *_file_identity(path))
+        ):
+            yield path
+
+
+# --- Operators ------------------------------------------------------------------
+
+# "Autograd[alias]: registered at FILE:LINE :: ..." in the dispatcher's own listing.
+_REGISTRATION = re.compile(r"^(\w+)(?:\[alias\])?: registered at (.+):\d+ ::", re.MULTILINE)
+
+# Kernels that are called, never traced: what they do is no part of a graph.
+_CALLED = frozenset({"CPU", "CUDA", "CompositeExplicitAutograd"})
+
+
+#: PyTorch's own namespaces: their operators change with its version alone.
+TORCH_NAMESPACES = frozenset(
+    """
+    _c10d_functional _c10d_functional_autograd _dtensor _inductor_test _native _native_aot
+    _quantized _test aten c10d c10d_functional coor debug_mode_ops debugprims export flex_gemm
+    flex_lib fsdp higher_order inductor inductor_prims mempool mkl mkldnn mkldnn_prepacked
+    onednn onnx onnx_symbolic prim prims profiler quantization quantized quantized_decomposed
+    rngprims sparse static_runtime streams symm_mem
+    """.split()
+)
+
+
+def _custom_operators() -> Iterator[str]:
+    for name in torch._C._dispatch_get_all_op_names():
+        if name.partition("::")[0] not in TORCH_NAMESPACES:
+            yield name
+
+
+def _add_registrations(hasher: _Hasher, name: str) -> None:
+    """Everything about an operator that decides how it is traced."""
+    from torch._library.custom_ops import OPDEFS
+    from torch._library.simple_registry import singleton
+
+    namespace, _, rest = name.partition("::")
+    packet, _, overload = rest.partition(".")
+    op = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+    hasher.add(name, str(op._schema), sorted(map(str, op.tags)))
+    definition = OPDEFS.get(name)
+    if definition is not None:
+        hasher.add(
+            definition._abstract_fn,
+            definition._setup_context_fn,
+            definition._backward_fn,
+            definition._vmap_fn,
+            definition._autocast_dtype,
+            definition._torch_dispatch_fns,
+        )
+    entry = singleton.get(name)
+    fakes = entry.fake_impl.kernels if entry is not None else []
+    if entry is not None:
+        hasher.add([kernel.func for kernel in fakes], entry.torch_dispatch_rules._data)
+        hasher.add(str(entry.effect.effect))
+    hasher.add({str(key): kernel for key, kernel in op.py_kernels.items()})
+    for key, file in _REGISTRATION.findall(torch._C._dispatch_dump(name)):
+        hasher.add(key)
+        if key in _CALLED or not file.endswith(".py") or definition is not None:
+            continue  # C++ counts with its library's file
+        if key == "Meta" and fakes:
+            continue
+        if key == "Autograd" and (formulas := _autograd_formulas(op)):
+            hasher.add(*formulas)
+            continue
+        hasher.make_unique(f"the {key} registration of {name}")
+
+
+def _autograd_formulas(op: Any) -> list[Any]:
+    """What `torch.library.register_autograd` was given for an operator that is not a
+    `custom_op`: only the dispatcher refers to it, by a closure of PyTorch's."""
+    made_by = "make_autograd_impl.<locals>."
+    result = []
+    for function in gc.get_objects():
+        # Not isinstance, which asks a weak proxy's referent.
+        if type(function) is types.FunctionType and function.__qualname__ == (
+            made_by + "autograd_impl"
+        ):
+            cells = inspect.getclosurevars(function).nonlocals
+            if inspect.getclosurevars(cells["redispatch_no_grad"]).nonlocals.get("op") is op:
+                result.append(cells["Generated"].backward)
+    return result
+
+
+# --- Python values --------------------------------------------------------------
+
+
+class _Hasher:
+    """Hashes values so that equal digests in two processes mean equal behaviour."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._seen: dict[int, int] = {}
+        self._keep: list[Any] = []
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def make_unique(self, reason: str) -> None:
+        """No other process, nor this one again, gets this digest."""
+        log.info("compiled graphs are not cached: %s can't be compared", reason)
+        self._write("unique", uuid.uuid4().hex)
+
+    def add(self, *values: Any) -> None:
+        for value in values:
+            self._add(value)
+
+    def _write(self, *parts: str | bytes) -> None:
+        for part in parts:
+            data = part.encode() if isinstance(part, str) else part
+            self._hash.update(len(data).to_bytes(8, "little"))
+            self._hash.update(data)
+
+    def _add(self, value: Any) -> None:
+        if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+            self._write(type(value).__name__, repr(value))
+            return
+        if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+            self._write("torch", repr(value))
+            return
+        if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+            self._write("operator", str(value))
+            return
+        number = self._seen.get(id(value))
+        if number is not None:
+            self._write("again", str(number))
+            return
+        self._seen[id(value)] = len(self._seen)
+        self._keep.append(value)  # so that no other object gets this id
+        self._write(type(value).__qualname__)
+        self._add_object(value)
+
+    def _add_object(self, value: Any) -> None:
+        if isinstance(value, (tuple, list)):
+            self._write(str(len(value)))
+            self.add(*value)
+        elif isinstance(value, dict):
+            self._write(str(len(value)))
+            for key, item in sorted(value.items(), key=lambda pair: repr(pair[0])):
+                self.add(key, item)
+        elif isinstance(value, (set, frozenset)):
+            self.add(*sorted(value, key=repr))
+        elif isinstance(value, types.CodeType):
+            self._write(value.co_code, str(value.co_flags))
+            self.add(value.co_consts, value.co_names, value.co_varnames, value.co_freevars)
+        elif isinstance(value, types.FunctionType):
+            self._add_function(value)
+        elif isinstance(value, types.MethodType):
+            self.add(value.__func__, value.__self__)
+        elif isinstance(value, functools.partial):
+            self.add(value.func, value.args, value.keywords)
+        elif isinstance(value, types.ModuleType):
+            self._write(value.__name__)
+            if not _is_versioned(value.__name__) and (file := getattr(value, "__file__", None)):
+                self._write(repr(_file_identity(file)))
+        elif isinstance(value, type):
+            self._write(value.__module__, value.__qualname__)
+            if not _is_versioned(value.__module__):
+                self.add(list(value.__bases__))
+                self.add({k: v for k, v in vars(value).items() if _is_behaviour(v)})
+        elif isinstance(value, types.BuiltinFunctionType):
+            self._write(str(value.__module__), value.__qualname__)
+        elif isinstance(value, torch.Tensor):
+            self._add_tensor(value)
+        elif isinstance(value, torch._library.custom_ops.CustomOpDef):
+            self._write(value._qualname)  # hashed by itself
+        elif dataclasses.is_dataclass(value):
+            self.add(vars(value))
+        elif type(value).__module__.partition(".")[0] == "torch" and callable(value):
+            # Wrappers of PyTorch's around functions of the user's.
+            self.add(vars(value) if hasattr(value, "__dict__") else None)
+        else:
+            try:
+                self._write(pickle.dumps(value, protocol=4))
+            except Exception:
+                self.make_unique(f"an object of type {type(value).__qualname__}")
+
+    def _add_function(self, function: types.FunctionType) -> None:
+        self._write(function.__module__ or "", function.__qualname__)
+        if not _is_versioned(function.__module__ or ""):
+            self.add(function.__code__)
+            for name in sorted(_names(function.__code__)):
+                if name in function.__globals__:
+                    self._write(name)
+                    self._add(function.__globals__[name])
+        self.add(function.__defaults__, function.__kwdefaults__)
+        for cell in function.__closure__ or ():
+            try:
+                self._add(cell.cell_contents)
+            except ValueError:  # not filled yet
+                self._write("empty")
+
+    def _add_tensor(self, tensor: torch.Tensor) -> None:
+        self.add(tensor.dtype, tuple(tensor.shape))
+        if tensor.device.type != "cpu" or tensor.numel() > 1 << 20:
+            self.make_unique("a large tensor")
+            return
+        self._write(tensor.detach().contiguous().view(torch.uint8).numpy().tobytes())
+
+
+def _is_versioned(module: str) -> bool:
+    root = module.partition(".")[0]
+    return root in _VERSIONED or root in sys.stdlib_module_names
+
+
+def _is_behaviour(value: Any) -> bool:
+    """Of a class's attributes, those that are not the interpreter's own."""
+    return not isinstance(
+        value, (types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType)
+    )
+
+
+def _names(code: types.CodeType) -> set[str]:
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= _names(constant)
+    return names
