@@ -633,8 +633,9 @@ NB_MODULE(_C, m) {
         nb::arg("options"),
         "Compiles a program that intarsia._fx.read_graph made.");
   program.def("__reduce__", [](const PyProgram &self) {
-    return nb::make_tuple(nb::module_::import_("intarsia._extension").attr("restore"),
-                          programState(self));
+    return nb::make_tuple(
+        nb::module_::import_("intarsia._extension").attr("restore"),
+        programState(self));
   });
   m.def("restore", &restoreProgram, nb::arg("plan"), nb::arg("kernels"),
         nb::arg("objects"), "A program that was pickled.");

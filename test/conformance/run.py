@@ -32,7 +32,13 @@ ROOT = HERE.parents[1]
 BUILD = Path(os.environ.get("INTARSIA_BUILD_DIR", ROOT / "build"))
 
 
+def compile_everything() -> None:
+    """Nothing that an earlier run left in PyTorch's cache. Before torch is imported."""
+    os.environ["TORCHINDUCTOR_AUTOGRAD_CACHE"] = "0"
+
+
 def run_op_db(arguments: argparse.Namespace) -> int:
+    compile_everything()
     import op_db
 
     state = op_db.State(arguments.results)
@@ -84,6 +90,7 @@ def run_math(arguments: argparse.Namespace) -> int:
 
 def run_fusion(arguments: argparse.Namespace) -> int:
     """Checks programs by number; shrinks and prints those that fail."""
+    compile_everything()
     import logging
     import warnings
 

@@ -63,8 +63,8 @@ struct KernelCode {
 /// TargetError. Any thread may call it.
 KernelCode compileKernels(mlir::ModuleOp kernels, const TargetOptions &options);
 
-/// Puts a shared object that another process compiled into the cache and returns
-/// its path. Throws TargetError where the cache can't be used.
+/// Puts a shared object that another process compiled into the cache and
+/// returns its path. Throws TargetError where the cache can't be used.
 std::string storeKernels(llvm::StringRef sharedObject);
 
 /// The code generator's version, the host's processor and its features: kernels
