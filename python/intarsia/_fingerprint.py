@@ -41,7 +41,7 @@ import torch
 
 from intarsia._extension import extension
 
-__all__ = ["fingerprint"]
+__all__ = ["Hasher", "fingerprint"]
 
 log = logging.getLogger("intarsia")
 
@@ -55,10 +55,10 @@ def fingerprint(options: Mapping[str, Any]) -> str:
     All operators count, not those of one graph: a backward formula, an autocast rule
     or a decomposition may call others that the graph does not show.
     """
-    hasher = _Hasher()
+    hasher = Hasher()
     hasher.add(_compiler(), torch.__version__, json.dumps(dict(options), sort_keys=True))
     for name in sorted(_custom_operators()):
-        _add_registrations(hasher, name)
+        hasher.add_operator(name)
     for path in sorted({*torch.ops.loaded_libraries, *_extension_modules()}):
         hasher.add(path, *_file_identity(path))
     return hasher.digest()
@@ -132,43 +132,6 @@ def _custom_operators() -> Iterator[str]:
             yield name
 
 
-def _add_registrations(hasher: _Hasher, name: str) -> None:
-    """Everything about an operator that decides how it is traced."""
-    from torch._library.custom_ops import OPDEFS
-    from torch._library.simple_registry import singleton
-
-    namespace, _, rest = name.partition("::")
-    packet, _, overload = rest.partition(".")
-    op = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
-    hasher.add(name, str(op._schema), sorted(map(str, op.tags)))
-    definition = OPDEFS.get(name)
-    if definition is not None:
-        hasher.add(
-            definition._abstract_fn,
-            definition._setup_context_fn,
-            definition._backward_fn,
-            definition._vmap_fn,
-            definition._autocast_dtype,
-            definition._torch_dispatch_fns,
-        )
-    entry = singleton.get(name)
-    fakes = entry.fake_impl.kernels if entry is not None else []
-    if entry is not None:
-        hasher.add([kernel.func for kernel in fakes], entry.torch_dispatch_rules._data)
-        hasher.add(str(entry.effect.effect))
-    hasher.add({str(key): kernel for key, kernel in op.py_kernels.items()})
-    for key, file in _REGISTRATION.findall(torch._C._dispatch_dump(name)):
-        hasher.add(key)
-        if key in _CALLED or not file.endswith(".py") or definition is not None:
-            continue  # C++ counts with its library's file
-        if key == "Meta" and fakes:
-            continue
-        if key == "Autograd" and (formulas := _autograd_formulas(op)):
-            hasher.add(*formulas)
-            continue
-        hasher.make_unique(f"the {key} registration of {name}")
-
-
 def _autograd_formulas(op: Any) -> list[Any]:
     """What `torch.library.register_autograd` was given for an operator that is not a
     `custom_op`: only the dispatcher refers to it, by a closure of PyTorch's."""
@@ -188,7 +151,7 @@ def _autograd_formulas(op: Any) -> list[Any]:
 # --- Python values --------------------------------------------------------------
 
 
-class _Hasher:
+class Hasher:
     """Hashes values so that equal digests in two processes mean equal behaviour."""
 
     def __init__(self) -> None:
@@ -207,6 +170,42 @@ class _Hasher:
     def add(self, *values: Any) -> None:
         for value in values:
             self._add(value)
+
+    def add_operator(self, name: str) -> None:
+        """Everything about an operator that decides how it is traced."""
+        from torch._library.custom_ops import OPDEFS
+        from torch._library.simple_registry import singleton
+
+        namespace, _, rest = name.partition("::")
+        packet, _, overload = rest.partition(".")
+        op = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+        self.add(name, str(op._schema), sorted(map(str, op.tags)))
+        definition = OPDEFS.get(name)
+        if definition is not None:
+            self.add(
+                definition._abstract_fn,
+                definition._setup_context_fn,
+                definition._backward_fn,
+                definition._vmap_fn,
+                definition._autocast_dtype,
+                definition._torch_dispatch_fns,
+            )
+        entry = singleton.get(name)
+        fakes = entry.fake_impl.kernels if entry is not None else []
+        if entry is not None:
+            self.add([kernel.func for kernel in fakes], entry.torch_dispatch_rules._data)
+            self.add(str(entry.effect.effect))
+        self.add({str(key): kernel for key, kernel in op.py_kernels.items()})
+        for key, file in _REGISTRATION.findall(torch._C._dispatch_dump(name)):
+            self.add(key)
+            if key in _CALLED or not file.endswith(".py") or definition is not None:
+                continue  # C++ counts with its library's file
+            if key == "Meta" and fakes:
+                continue
+            if key == "Autograd" and (formulas := _autograd_formulas(op)):
+                self.add(*formulas)
+                continue
+            self.make_unique(f"the {key} registration of {name}")
 
     def _write(self, *parts: str | bytes) -> None:
         for part in parts:
@@ -267,6 +266,8 @@ class _Hasher:
             self._add_tensor(value)
         elif isinstance(value, torch._library.custom_ops.CustomOpDef):
             self._write(value._qualname)  # hashed by itself
+        elif isinstance(value, torch.library.Library):
+            self._write(value.ns, value.kind)
         elif dataclasses.is_dataclass(value):
             self.add(vars(value))
         elif type(value).__module__.partition(".")[0] == "torch" and callable(value):
