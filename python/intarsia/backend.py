@@ -139,10 +139,10 @@ def intarsia(
 
     def compiler(kind: str) -> Callable[..., Any]:
         def compile_graph(graph: fx.GraphModule, inputs: Sequence[Any]) -> Any:
-            program, record = _compile_graph(
+            program = _compile_graph(
                 graph, inputs, kind=kind, stem=stem, settings=settings, user_names=names
             )
-            return _cache.CachedProgram(program, record.name, kind) if caching else program
+            return _cache.CachedProgram(program, f"{stem}_{kind}", kind) if caching else program
 
         return _cache.cacheable(compile_graph) if caching else compile_graph
 
@@ -173,7 +173,7 @@ def _compile_graph(
     stem: str,
     settings: Options,
     user_names: Sequence[str],
-) -> tuple[Any, Compilation]:
+) -> Any:
     """Compiles one graph of AOTAutograd; returns the program, a boxed callable."""
     start = time.perf_counter()
     name = f"{stem}_{kind}"
@@ -206,9 +206,8 @@ def _compile_graph(
         log.info("%s: operators on CUDA stay calls; kernels are made for the CPU only", name)
     if options["dump_dir"]:
         log.info("%s: stages written to %s", name, options["dump_dir"])
-    record = Compilation(name, kind, seconds, program, options["dump_dir"])
-    _record(record)
-    return program, record
+    _record(Compilation(name, kind, seconds, program, options["dump_dir"]))
+    return program
 
 
 def _record(compilation: Compilation) -> None:
