@@ -14,6 +14,7 @@ paid for in page faults by whoever comes first.
     ./dev bench                      everything, one thread
     ./dev bench kernels --threads 2
     ./dev bench encoder compile --json out.json
+    ./dev bench call                 one opaque call, see calls.py
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from calls import bench_call
 from rich.console import Console
 from rich.table import Table
 from torch import nn
@@ -282,7 +284,12 @@ def bench_compile(arguments: argparse.Namespace) -> list[dict]:
     return [{"group": "compile", **row} for row in rows]
 
 
-BENCHES = {"kernels": bench_kernels, "encoder": bench_encoder, "compile": bench_compile}
+BENCHES = {
+    "kernels": bench_kernels,
+    "encoder": bench_encoder,
+    "compile": bench_compile,
+    "call": bench_call,
+}
 
 
 def main() -> int:

@@ -235,6 +235,7 @@ private:
       if (failed(built))
         fail("planning failed");
       result.plan = std::move(*built);
+      locateFakes();
     });
     show(Stage::Plan, [&] { return plan::print(result.plan); });
     for (const plan::Function &function : result.plan.functions)
@@ -242,6 +243,21 @@ private:
         result.callCount += step.kind == plan::Step::Kind::Call;
         result.kernelCount += step.kind == plan::Step::Kind::Launch;
       }
+  }
+
+  /// Says where the fakes are that the results of calls are held against.
+  void locateFakes() {
+    for (plan::Operator &op : result.plan.operators) {
+      StringRef name = op.name;
+      if (name.starts_with("aten::") || name.starts_with("prims::"))
+        continue;
+      if (options.fakeLocation)
+        op.fakeLocation = options.fakeLocation(op.name);
+      if (!op.fakeLocation.empty())
+        continue;
+      if (std::optional<importer::OperatorSchema> schema = schemas(op.name))
+        op.fakeLocation = schema->fakeLocation;
+    }
   }
 
   void runPasses(const char *what,

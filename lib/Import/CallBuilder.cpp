@@ -396,6 +396,9 @@ FunctionBuilder::finishCall(Call &call, const Node &node,
     outputTypes.push_back(typeOf(metaOf(output->name)));
   CallResults results;
   results.op = createCall(call, outputTypes, returnAttrs, views, binds);
+  if (!node.autocast.empty())
+    results.op->setAttr("intarsia.autocast",
+                        builder.getStringAttr(node.autocast));
 
   for (auto [index, updated] :
        llvm::zip_equal(call.mutates, results.op.getUpdated()))

@@ -170,6 +170,7 @@ static Node readNode(const json::Object &object) {
         strides.push_back(asExpr(stride, "eagerStrides"));
       node.eagerStrides.push_back(std::move(strides));
     });
+    node.autocast = stringOr(object, "autocast");
     forEach(object, "unbackedBindings", [&](const json::Value &value) {
       const json::Array &parts = asArray(value, "unbackedBindings");
       if (parts.size() != 3)

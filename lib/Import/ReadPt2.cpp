@@ -713,7 +713,8 @@ Program Pt2Reader::read(StringRef record) {
       // PyTorch traces with sizes of 2 and more and still lets a program run
       // with 0 and 1: a lower bound of 2 is no condition of the user's.
       if (const json::Value *bound = optionalField(bounds, "min_val"))
-        if (int64_t min = asInteger(*bound, "min_val"); min > 2)
+        if (int64_t min = asInteger(*bound, "min_val");
+            min > 2 || StringRef(range.symbol).starts_with("u"))
           range.min = min;
       if (const json::Value *bound = optionalField(bounds, "max_val"))
         range.max = asInteger(*bound, "max_val");

@@ -12,7 +12,8 @@
 //    "arguments": [{"name": "x", "type": "Tensor", "kwarg_only": false,
 //                   "default": {"kind": "int", "value": 1},   absent: none
 //                   "alias_set": ["a"], "is_write": true}],
-//    "returns": [...], "tags": ["pt2_compliant_tag"]}
+//    "returns": [...], "tags": ["pt2_compliant_tag"],
+//    "fake": "file.cpp:12"}
 //
 //===----------------------------------------------------------------------===//
 
@@ -58,6 +59,8 @@ intarsia::importer::parseOperatorSchema(const std::string &text) {
     if (const json::Value *tags = optionalField(object, "tags"))
       for (const json::Value &tag : asArray(*tags, "tags"))
         schema.tags.push_back(asString(tag, "tags"));
+    if (const json::Value *location = optionalField(object, "fake"))
+      schema.fakeLocation = asString(*location, "fake");
     return schema;
   } catch (const ReadError &) {
     return std::nullopt;

@@ -210,6 +210,7 @@ Json write(const Step &step) {
           [](const Result &r) { return write(r); });
   put(json, "mutates", step.mutates);
   put(json, "checkAlias", step.checkAlias, none.checkAlias);
+  put(json, "autocast", step.autocast);
   put(json, "fixStrides", step.fixStrides, none.fixStrides);
   put(json, "slot", step.slot, none.slot);
   put(json, "source", step.source, none.source);
@@ -571,6 +572,7 @@ Step readStep(const Node &node) {
            [](const Node &n) { return readResult(n); });
   read(node, "mutates", step.mutates);
   read(node, "checkAlias", step.checkAlias);
+  read(node, "autocast", step.autocast);
   read(node, "fixStrides", step.fixStrides);
   read(node, "slot", step.slot);
   read(node, "source", step.source);

@@ -252,6 +252,8 @@ private:
     }
     if (step.checkAlias)
       out << " check-alias";
+    if (!step.autocast.empty())
+      out << " autocast " << step.autocast;
     bool first = true;
     printSpecs(step.results, first);
   }

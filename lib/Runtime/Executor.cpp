@@ -1076,30 +1076,28 @@ void Activation::run(const StepPlan &step) {
 }
 
 void Activation::execute() {
-  const StepPlan *at = plan.steps.data();
-  const StepPlan *end = at + plan.steps.size();
+  size_t at = 0;
   try {
     if (!profile) [[likely]] {
-      for (; at != end; ++at) {
-        // The two kinds that a plan mostly consists of.
-        if (at->call) {
-          if (torch.runCall(at->call, &frame)) [[unlikely]]
+      for (const Instruction &instruction : plan.instructions) {
+        at = instruction.step;
+        if (instruction.call) [[likely]] {
+          if (torch.runCall(instruction.call, &frame)) [[unlikely]]
             failed();
-        } else if (at->step->kind == Step::Kind::Free) {
-          for (plan::Slot slot : at->step->slots)
-            drop(frame.slots[slot]);
         } else {
-          run(*at);
+          run(plan.steps[at]);
         }
+        for (uint32_t i = 0; i < instruction.freeCount; ++i)
+          drop(frame.slots[instruction.free[i]]);
       }
       return;
     }
     std::vector<Profile::Entry> &entries =
         profile->steps[size_t(&function - impl.plan.functions.data())];
-    for (; at != end; ++at) {
+    for (; at != plan.steps.size(); ++at) {
       auto start = std::chrono::steady_clock::now();
-      run(*at);
-      auto &entry = entries[size_t(at - plan.steps.data())];
+      run(plan.steps[at]);
+      auto &entry = entries[at];
       entry.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(
                                std::chrono::steady_clock::now() - start)
                                .count();
@@ -1108,7 +1106,7 @@ void Activation::execute() {
   } catch (Error &error) {
     // The innermost step with a source line is the user's place. A call's
     // message, made by the shim, has it already.
-    const Step &step = *at->step;
+    const Step &step = function.steps[at];
     if (!error.location.empty() || step.location.empty())
       throw;
     if (error.op.empty())

@@ -140,6 +140,18 @@ public:
           collect(result, plan.results);
       out.steps.push_back(std::move(plan));
     }
+    for (size_t i = 0; i < function.steps.size(); ++i) {
+      Instruction instruction;
+      instruction.call = out.steps[i].call;
+      instruction.step = uint32_t(i);
+      if (i + 1 < function.steps.size() &&
+          function.steps[i + 1].kind == plan::Step::Kind::Free) {
+        const std::vector<plan::Slot> &slots = function.steps[++i].slots;
+        instruction.free = slots.data();
+        instruction.freeCount = uint32_t(slots.size());
+      }
+      out.instructions.push_back(instruction);
+    }
   }
 
 private:

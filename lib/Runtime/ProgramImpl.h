@@ -56,6 +56,15 @@ struct StepPlan {
   std::vector<Leaf> results; // Cond, While, Invoke, Map, Scan, Python
 };
 
+/// What the executor's loop reads, close together: most steps are calls, each
+/// followed by a Free.
+struct Instruction {
+  PreparedCall *call = nullptr; // null: run the step by its kind
+  uint32_t step = 0;
+  uint32_t freeCount = 0; // of the Free step that follows it
+  const plan::Slot *free = nullptr;
+};
+
 struct InputPlan {
   const plan::Input *input = nullptr;
   std::optional<SpecPlan> spec;
@@ -78,6 +87,7 @@ struct FunctionPlan {
   ExprTable exprs;
   std::vector<InputPlan> inputs;
   std::vector<StepPlan> steps;
+  std::vector<Instruction> instructions; // all of `steps`
   std::vector<Binder> binders;
   bool setsGrad = false;
 };

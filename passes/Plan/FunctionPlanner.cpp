@@ -624,6 +624,8 @@ LogicalResult FunctionPlanner::planCall(graph::CallOp call) {
   bool views = call.getViews() &&
                llvm::any_of(*call.getViews(), [](int64_t v) { return v >= 0; });
   step.checkAlias = isCustom(call) && !views;
+  if (auto autocast = call->getAttrOfType<StringAttr>("intarsia.autocast"))
+    step.autocast = autocast.str();
   // A copy would cut the tie to the storage that the program works on.
   step.fixStrides = !call.getAliasing();
   out.steps.push_back(std::move(step));

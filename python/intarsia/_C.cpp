@@ -259,6 +259,25 @@ private:
   std::vector<nb::object> objects;
 };
 
+/// Turns grad mode on, if that is wanted, and back at the end of the scope.
+class GradMode {
+public:
+  explicit GradMode(bool on)
+      : changes(on && !runtime::torchApi().gradEnabled()) {
+    if (changes)
+      runtime::torchApi().setGradEnabled(true);
+  }
+  ~GradMode() {
+    if (changes)
+      runtime::torchApi().setGradEnabled(false);
+  }
+  GradMode(const GradMode &) = delete;
+  GradMode &operator=(const GradMode &) = delete;
+
+private:
+  bool changes;
+};
+
 /// A program from `compile` or an artifact from `load`.
 struct PyProgram {
   // The program refers to the table: it is destroyed first.
@@ -270,6 +289,10 @@ struct PyProgram {
   /// Where the kernels' shared object lies; empty if there are none.
   std::string kernelFile;
   bool kernelsInMemory = false;
+  /// Runs with grad mode on, whoever turned it off: eager's kernels saw it on.
+  bool gradEnabled = false;
+  /// Makes the context manager of the first call; void afterwards.
+  nb::object firstContext;
 
   const runtime::Program &program() const {
     return compiled ? *compiled : loaded->program();
@@ -283,8 +306,23 @@ struct PyProgram {
       }
   }
 
-  nb::object call(nb::list args) const {
-    return run(args, runtime::Program::StealInputs, nullptr);
+  nb::object call(nb::list args) {
+    if (!firstContext.is_valid()) [[likely]]
+      return run(args, runtime::Program::StealInputs, nullptr);
+    nb::object make = std::exchange(firstContext, nb::object());
+    nb::object context = make();
+    context.attr("__enter__")();
+    auto leave = [&] {
+      context.attr("__exit__")(nb::none(), nb::none(), nb::none());
+    };
+    try {
+      nb::object result = run(args, runtime::Program::StealInputs, nullptr);
+      leave();
+      return result;
+    } catch (nb::python_error &) {
+      leave();
+      throw;
+    }
   }
 
   /// The outputs, and (function, index, operator or kernel, source line, calls,
@@ -329,6 +367,7 @@ private:
     std::exception_ptr failure;
     {
       nb::gil_scoped_release release;
+      GradMode mode(gradEnabled);
       try {
         program.run(inputs.data(), count, outputs.data(), resultCount, flags,
                     profile);
@@ -358,6 +397,11 @@ CompileOptions readOptions(const nb::dict &dict) {
   options.cpu = nb::cast<std::string>(dict["cpu"]);
   options.features = nb::cast<std::string>(dict["features"]);
   options.dumpDir = nb::cast<std::string>(dict["dump_dir"]);
+  options.fakeLocation = [](const std::string &op) {
+    nb::gil_scoped_acquire gil;
+    return nb::cast<std::string>(
+        nb::module_::import_("intarsia._fakes").attr("fake_location")(op));
+  };
   return options;
 }
 
@@ -613,6 +657,13 @@ NB_MODULE(_C, m) {
               "Calls of operators in the plan.")
       .def_ro("kernel_count", &PyProgram::kernelCount,
               "Launches of compiled kernels in the plan.")
+      .def(
+          "set_first_context",
+          [](PyProgram &self, nb::object make) { self.firstContext = make; },
+          nb::arg("make"),
+          "The first call runs inside the context manager that `make` returns.")
+      .def_rw("grad_enabled", &PyProgram::gradEnabled,
+              "Whether runs turn grad mode on, as kernels saw it in eager.")
       .def_prop_ro("input_names",
                    [](const PyProgram &self) {
                      nb::list names;

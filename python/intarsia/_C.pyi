@@ -6,6 +6,8 @@
 # ===----------------------------------------------------------------------===#
 """The compiler and the runtime of Intarsia; see ``_C.cpp``."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 class Program:
@@ -25,6 +27,7 @@ class Program:
         A step is (function, index, operator or kernel, source line, calls, seconds).
         """
 
+    def set_first_context(self, make: Callable[[], AbstractContextManager[None]]) -> None: ...
     @property
     def plan_text(self) -> str: ...
     @property
@@ -35,6 +38,8 @@ class Program:
     def call_count(self) -> int: ...
     @property
     def kernel_count(self) -> int: ...
+    #: Whether runs turn grad mode on, as kernels saw it in eager.
+    grad_enabled: bool
     @property
     def input_names(self) -> list[str]: ...
     @property

@@ -31,7 +31,7 @@ from intarsia.errors import (
 )
 
 if TYPE_CHECKING:
-    from intarsia.artifact import LoadedProgram, aot_compile, load
+    from intarsia.artifact import LoadedProgram, aot_compile, export, load
     from intarsia.backend import Compilation, record_compilations
     from intarsia.options import Options
 
@@ -46,6 +46,7 @@ __all__ = [
     "OptionError",
     "Options",
     "aot_compile",
+    "export",
     "load",
     "record_compilations",
 ]
@@ -58,6 +59,7 @@ _LAZY = {
     "LoadedProgram": "intarsia.artifact",
     "Options": "intarsia.options",
     "aot_compile": "intarsia.artifact",
+    "export": "intarsia.artifact",
     "load": "intarsia.artifact",
     "record_compilations": "intarsia.backend",
 }

@@ -38,6 +38,7 @@ from torch._inductor import config as inductor_config
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.output_code import OutputCode
 
+from intarsia import _hooks
 from intarsia._fingerprint import fingerprint
 from intarsia.options import Options
 
@@ -56,11 +57,14 @@ class CachedProgram(OutputCode):
     program : intarsia._C.Program
     name, kind : str
         As in `intarsia.backend.Compilation`.
+    grad_enabled : bool
+        As the program's.
     """
 
     program: Any
     name: str
     kind: str
+    grad_enabled: bool
 
     def __post_init__(self) -> None:
         self._boxed_call = True
@@ -77,6 +81,7 @@ class CachedProgram(OutputCode):
             ) from error
 
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
+        _hooks.prepare_program(self.program, self.grad_enabled)
         for callback in on_hit:
             callback(self)
 
@@ -115,9 +120,12 @@ def cacheable(compiler: Callable[..., Any]) -> SerializableAOTDispatchCompiler:
 
 
 @contextlib.contextmanager
-def keyed_by(settings: Options) -> Iterator[None]:
-    """AOTAutograd's cache, with this compiler and the operators in its key."""
-    salt = _Salt(f"intarsia {fingerprint(dataclasses.asdict(settings))}")
+def keyed_by(settings: Options, ambient: str) -> Iterator[None]:
+    """AOTAutograd's cache, with this compiler and the operators in its key.
+
+    `ambient` names the modes around the graph that PyTorch's key does not have.
+    """
+    salt = _Salt(f"intarsia {fingerprint(dataclasses.asdict(settings))} {ambient}")
     with (
         functorch_config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True),
         inductor_config.patch(post_grad_custom_pre_pass=salt),

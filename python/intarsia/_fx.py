@@ -31,6 +31,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from intarsia._hooks import AUTOCAST
 from intarsia.errors import CompileError
 
 __all__ = ["ReadGraph", "read_graph"]
@@ -306,6 +307,25 @@ def _value_meta(value: Any) -> Json:
     return {"kind": "object", "object": -1}
 
 
+def _autocast(node: fx.Node) -> str:
+    """The autocast that a custom operator's kernel runs under, ``cpu=bf16``."""
+    state = node.meta.get("custom", {}).get(AUTOCAST)
+    if not state or node.meta.get("partitioner_tag") == "is_backward":
+        return ""
+    # Also what a higher-order operator calls: auto_functionalized, with_effects.
+    operators = [a for a in (node.target, *node.args) if isinstance(a, torch._ops.OpOverload)]
+    return ",".join(
+        f"{device}={_DTYPES[dtype]}"
+        for device, dtype in state.items()
+        if operators and not _has_autocast_rule(operators[0], device)
+    )
+
+
+def _has_autocast_rule(op: torch._ops.OpOverload, device: str) -> bool:
+    """Whether the operator's own rule ran, below which kernels cast no more."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), f"Autocast{device.upper()}")
+
+
 # --- Graphs ---------------------------------------------------------------------
 
 
@@ -505,6 +525,8 @@ class _GraphReader:
         if target.split("::", 1)[0] not in _BUILTIN_NAMESPACES:
             if (strides := self.eager_strides(node)) is not None:
                 entry["eagerStrides"] = strides
+            if autocast := _autocast(node):
+                entry["autocast"] = autocast
         if bindings := node.meta.get("unbacked_bindings"):
             entry["unbackedBindings"] = self.unbacked_bindings(node, bindings)
         elif target == "aten::sym_storage_offset":

@@ -10,7 +10,8 @@ Two things are decided before a backend sees a graph, and a user would blame the
 backend for both:
 
 - An operator without a fake implementation is refused by Dynamo with a message
-  that does not say how to write one. `install` adds a skeleton to paste.
+  that does not say how to write one. `install` adds a skeleton to paste, as a note of
+  the exception.
 - Random operators whose result is unused, and untagged operators with side effects,
   are removed as dead code. Eager runs them. `keep_effects` keeps them.
 """
@@ -18,8 +19,7 @@ backend for both:
 from __future__ import annotations
 
 import contextlib
-import functools
-import re
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -27,67 +27,95 @@ from typing import Any
 import torch
 from torch import fx
 
-__all__ = ["fake_skeleton", "install", "keep_effects"]
+from intarsia._fakes import _BUILTIN_NAMESPACES, missing_fake_advice
+from intarsia._refusals import advice_for
 
-_BUILTIN_NAMESPACES = frozenset({"aten", "prims", "prim", "_c10d_functional", "higher_order"})
+__all__ = [
+    "AUTOCAST",
+    "add_advice",
+    "advised",
+    "install",
+    "keep_effects",
+    "note_autocast",
+    "prepare_program",
+]
 
 
-# --- Missing fake implementations -----------------------------------------------
-
-_MISSING_FAKE = re.compile(
-    r"no fake impl registered for <CustomOpDef\((?P<custom>[\w.]+::[\w.]+)\)>"
-    r"|unsupported operator: (?P<packet>[\w.]+)"
-)
+# --- Refusals -------------------------------------------------------------------
 
 
-@functools.cache
 def install() -> None:
-    """Makes Dynamo's refusal of an operator without a fake say how to write one.
+    """Makes PyTorch's refusal of an operator say what to do.
 
-    Dynamo builds these messages in its exceptions' constructors, before any backend
-    is called; extending them there changes text only, and only while a function
-    with this backend is traced.
+    PyTorch runs the callbacks of `torch._dynamo.on_compile_end` also while an
+    exception leaves the compilation; it is given a note (PEP 678). Nothing of
+    PyTorch's is replaced, and functions with other backends are left alone.
     """
-    from torch._dynamo import exc
-
-    for kind in (exc.Unsupported, exc.TorchRuntimeError):
-        original = kind.__init__
-
-        @functools.wraps(original)
-        def extended(
-            self: Any, msg: str, *args: Any, _original: Any = original, **kwargs: Any
-        ) -> None:
-            if _is_ours() and (advice := _advice(msg)) and advice not in msg:
-                if isinstance(self, exc.Unsupported) and not _is_full_graph():
-                    _warn_once(advice)
-                msg = f"{msg}\n\n{advice}"
-            _original(self, msg, *args, **kwargs)
-
-        kind.__init__ = extended
+    callbacks = torch._dynamo.callback_handler.end_callbacks
+    if _after_compilation not in callbacks:  # `torch._dynamo.reset` forgets it
+        torch._dynamo.on_compile_end(_after_compilation)
 
 
-# Dynamo meets the same refusal again in every frame that it resumes.
+def _after_compilation(_: Any) -> None:
+    error = sys.exc_info()[1]
+    if not _is_ours():
+        return
+    if error is not None:
+        add_advice(error)
+        return
+    # Outside a full graph Dynamo runs such an operator between two graphs, and
+    # counts why.
+    for reason in list(torch._dynamo.utils.counters["graph_break"]):
+        advice = missing_fake_advice(reason)
+        if advice is not None and advice not in _warned:
+            _warned.add(advice)
+            warnings.warn(advice, stacklevel=2)
+
+
 _warned: set[str] = set()
 
 
-def _warn_once(advice: str) -> None:
-    if advice not in _warned:
-        _warned.add(advice)
-        warnings.warn(advice, stacklevel=3)
+def add_advice(error: BaseException) -> None:
+    """Notes on an exception of PyTorch's what to do about it.
+
+    It may be a cause of `error` that says what was refused: an operator without a
+    fake implementation (the note has one to paste), or another of `_refusals`.
+    """
+    seen: BaseException | None = error
+    for _ in range(8):
+        if seen is None:
+            return
+        advice = advice_for(str(seen))
+        if advice is not None:
+            if advice not in getattr(error, "__notes__", ()):
+                error.add_note(advice)
+            return
+        seen = seen.__cause__ or seen.__context__
 
 
-def _current_output() -> Any:
-    from torch._dynamo.symbolic_convert import tls
-
-    tx = getattr(tls, "current_tx", None)
-    return getattr(tx, "output", None)
+@contextlib.contextmanager
+def advised() -> Iterator[None]:
+    """An exception that leaves the context is given advice, where there is some."""
+    try:
+        yield
+    except Exception as error:
+        add_advice(error)
+        raise
 
 
 def _is_ours() -> bool:
-    """Whether the function being traced will be compiled by this backend."""
-    compiler = getattr(_current_output(), "compiler_fn", None)
-    seen = 0
-    while compiler is not None and seen < 8:
+    """Whether the compilation that is ending is one for this backend.
+
+    The callback is not told; the backend is a parameter of the function of
+    Dynamo's that compiles the frame.
+    """
+    frame = sys._getframe(1)
+    while frame is not None and "compiler_fn" not in frame.f_locals:
+        frame = frame.f_back
+    compiler = frame.f_locals["compiler_fn"] if frame is not None else None
+    for _ in range(8):
+        if compiler is None:
+            return False
         if getattr(compiler, "_is_intarsia", False):
             return True
         compiler = getattr(
@@ -95,75 +123,78 @@ def _is_ours() -> bool:
             "_torchdynamo_orig_backend",
             getattr(compiler, "compiler_fn", getattr(compiler, "__wrapped__", None)),
         )
-        seen += 1
     return False
 
 
-def _is_full_graph() -> bool:
-    from torch._dynamo.symbolic_convert import tls
+# --- Autocast -------------------------------------------------------------------
 
-    tx = getattr(tls, "current_tx", None)
-    return bool(getattr(tx, "one_graph", False))
+#: In a node's ``meta["custom"]``, which AOTAutograd copies: the autocast around it.
+AUTOCAST = "intarsia_autocast"
+
+_Autocast = dict[str, torch.dtype]
 
 
-def _advice(message: str) -> str | None:
-    match = _MISSING_FAKE.search(message)
-    if match is None:
-        return None
-    if match["custom"]:
-        name = match["custom"]
+def note_autocast(gm: fx.GraphModule) -> _Autocast:
+    """Marks the nodes of Dynamo's graph around which autocast is on.
+
+    Returns what is on around the whole graph.
+
+    AOTAutograd applies autocast while it traces and leaves no sign of it. Operators
+    that are not looked into need it once more, for what their kernels call.
+    """
+    state = {
+        device: torch.get_autocast_dtype(device)
+        for device in ("cpu", "cuda")
+        if torch.is_autocast_enabled(device)
+    }
+    _note_autocast(gm, state)
+    return state
+
+
+def _note_autocast(gm: fx.GraphModule, state: _Autocast) -> None:
+    outer: dict[fx.Node, _Autocast] = {}
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and node.target is torch.amp.autocast_mode._enter_autocast:
+            outer[node] = state
+            device, dtype, enabled, *_ = node.args
+            state = {k: v for k, v in state.items() if k != device}
+            if enabled:
+                state[device] = dtype or torch.get_autocast_dtype(device)
+        elif node.op == "call_function" and node.target is torch.amp.autocast_mode._exit_autocast:
+            state = outer.get(node.args[0], state)
+        elif state:
+            node.meta["custom"] = {**node.meta.get("custom", {}), AUTOCAST: dict(state)}
+        if node.op == "get_attr":
+            value = getattr(gm, node.target, None) if "." not in node.target else None
+            if isinstance(value, fx.GraphModule):
+                _note_autocast(value, state)
+
+
+# --- Running a program ----------------------------------------------------------
+
+
+def prepare_program(program: Any, grad_enabled: bool) -> None:
+    """What a new program has to know of its surroundings."""
+    program.grad_enabled = grad_enabled
+    program.set_first_context(without_alias_analysis)
+
+
+@contextlib.contextmanager
+def without_alias_analysis() -> Iterator[None]:
+    """The first call of a compiled function, as every later one.
+
+    AOTAutograd puts a dispatch mode around it that looks for aliases among the results
+    of custom operators. We look at every call; below a mode kernels would not see the
+    autocast that eager shows them.
+    """
+    from torch._functorch._aot_autograd.runtime_wrappers import _AnalyzeCustomOpInputOutputMode
+    from torch.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode_temporarily
+
+    if isinstance(_get_current_dispatch_mode(), _AnalyzeCustomOpInputOutputMode):
+        with _pop_mode_temporarily():
+            yield
     else:
-        # "mylib.op.default", as an overload prints itself.
-        parts = match["packet"].split(".")
-        if len(parts) < 3:
-            return None
-        name = f"{parts[0]}::{parts[1]}"
-        if parts[2] != "default":
-            name += f".{parts[2]}"
-    if name.split("::", 1)[0] in _BUILTIN_NAMESPACES:
-        return None
-    return fake_skeleton(name)
-
-
-def fake_skeleton(name: str) -> str:
-    """Why operator `name` cannot be traced, and code that registers its fake."""
-    namespace, _, rest = name.partition("::")
-    packet, _, overload = rest.partition(".")
-    try:
-        op = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
-        schema = op._schema
-    except (AttributeError, RuntimeError):
-        return (
-            f"intarsia: operator {name} has no fake implementation; register one with "
-            f'torch.library.register_fake("{name}", ...).'
-        )
-    tensors = [a.name for a in schema.arguments if "Tensor" in str(a.type)]
-    like = tensors[0] if tensors else None
-    results = []
-    for result in schema.returns:
-        kind = str(result.type)
-        if kind == "Tensor":
-            results.append(f"torch.empty_like({like})" if like else "torch.empty(...)")
-        elif kind == "List[Tensor]":
-            results.append(f"[torch.empty_like({like})]" if like else "[torch.empty(...)]")
-        elif kind.startswith("Optional"):
-            results.append("None")
-        else:
-            results.append(f"...  # {kind}" if len(schema.returns) == 1 else "...")
-    positional = [a.name for a in schema.arguments if not a.kwarg_only]
-    keyword = [a.name for a in schema.arguments if a.kwarg_only]
-    parameters = ", ".join(positional + (["*", *keyword] if keyword else []))
-    body = "return " + ", ".join(results) if results else "return None"
-    return (
-        f"intarsia: operator {name} has no fake implementation, so the shapes and dtypes of "
-        f"its results are unknown.\n"
-        f"  schema: {schema}\n"
-        f"Register one; it must return tensors of the right size, dtype, device and strides "
-        f"without computing them:\n\n"
-        f'    @torch.library.register_fake("{name}")\n'
-        f"    def _({parameters}):\n"
-        f"        {body}\n"
-    )
+        yield
 
 
 # --- Effects --------------------------------------------------------------------

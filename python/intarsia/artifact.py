@@ -22,13 +22,37 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from intarsia import _hooks
 from intarsia._extension import extension
 from intarsia.errors import GuardError
 from intarsia.options import Options
 
-__all__ = ["LoadedProgram", "aot_compile", "load"]
+__all__ = ["LoadedProgram", "aot_compile", "export", "load"]
 
 _Path = str | os.PathLike[str]
+
+
+def export(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    **options: Any,
+) -> torch.export.ExportedProgram:
+    """``torch.export.export``, whose error says how to write a fake that is missing.
+
+    Parameters
+    ----------
+    module, args, kwargs, **options
+        As ``torch.export.export`` takes them.
+
+    Raises
+    ------
+    Exception
+        What PyTorch raises. When an operator has no fake implementation, a note
+        (PEP 678) names it, its schema and library, and has one to paste.
+    """
+    with _hooks.advised():
+        return torch.export.export(module, args, kwargs, **options)
 
 
 def aot_compile(
@@ -71,7 +95,8 @@ def aot_compile(
     if isinstance(program, torch.export.ExportedProgram):
         with tempfile.TemporaryDirectory(prefix="intarsia-") as folder:
             saved = os.path.join(folder, f"{Path(output).stem}.pt2")
-            torch.export.save(program, saved)
+            with _hooks.advised():
+                torch.export.save(program, saved)
             extension().aot_compile(saved, os.fspath(output), libraries, resolved)
     else:
         extension().aot_compile(os.fspath(program), os.fspath(output), libraries, resolved)
@@ -130,7 +155,10 @@ class LoadedProgram:
             When an operator's kernel breaks the promise of its fake implementation.
         """
         inputs = self._flatten(args, kwargs)
-        with torch.no_grad():
+        # Nothing is recorded for a backward; otherwise kernels see the grad mode that
+        # the module would show them. Autocast, if any, acted at the export.
+        grad = torch.is_grad_enabled() and not any(_wants_gradient(x) for x in inputs)
+        with torch.set_grad_enabled(grad), torch._C._DisableAutocast():
             outputs = self._program.run(inputs)
         if self._out_spec is None:
             return outputs
@@ -176,6 +204,10 @@ class LoadedProgram:
             f"<intarsia.LoadedProgram: {self.call_count} calls, {self.kernel_count} kernels, "
             f"inputs {', '.join(self._program.input_names) or 'none'}>"
         )
+
+
+def _wants_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _read_spec(text: str) -> pytree.TreeSpec | None:

@@ -127,6 +127,7 @@ def intarsia(
         ``BackendCompilerFailed``.
     """
     from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch import config as functorch_config
     from torch._functorch.partitioners import (
         default_partition,
         min_cut_rematerialization_partition,
@@ -137,12 +138,27 @@ def intarsia(
     stem = f"{_safe_name(name) if name else 'graph'}{next(_graph_numbers)}"
     names = _input_names(gm)
 
+    autocast = _hooks.note_autocast(gm)
+    # An inference graph runs with grad mode off. Where eager had it on, a kernel that
+    # differentiates inside must find it on.
+    grad_enabled = torch.is_grad_enabled()
+
     def compiler(kind: str) -> Callable[..., Any]:
+        inference_grad = grad_enabled and kind == "inference"
+
         def compile_graph(graph: fx.GraphModule, inputs: Sequence[Any]) -> Any:
             program = _compile_graph(
-                graph, inputs, kind=kind, stem=stem, settings=settings, user_names=names
+                graph,
+                inputs,
+                kind=kind,
+                stem=stem,
+                settings=settings,
+                user_names=names,
+                grad_enabled=inference_grad,
             )
-            return _cache.CachedProgram(program, f"{stem}_{kind}", kind) if caching else program
+            if not caching:
+                return program
+            return _cache.CachedProgram(program, f"{stem}_{kind}", kind, inference_grad)
 
         return _cache.cacheable(compile_graph) if caching else compile_graph
 
@@ -156,7 +172,11 @@ def intarsia(
         keep_inference_input_mutations=True,
         decompositions=decompositions.table(),
     )
-    with _hooks.keep_effects(gm), _cache.keyed_by(settings) if caching else nullcontext():
+    # A triton_op stays whole, as every other operator does.
+    keep_triton = functorch_config.patch(decompose_custom_triton_ops=False)
+    ambient = f"grad {grad_enabled} autocast {autocast}"
+    cache = _cache.keyed_by(settings, ambient) if caching else nullcontext()
+    with _hooks.keep_effects(gm), keep_triton, cache:
         return backend(gm, example_inputs)
 
 
@@ -173,6 +193,7 @@ def _compile_graph(
     stem: str,
     settings: Options,
     user_names: Sequence[str],
+    grad_enabled: bool = False,
 ) -> Any:
     """Compiles one graph of AOTAutograd; returns the program, a boxed callable."""
     start = time.perf_counter()
@@ -193,6 +214,7 @@ def _compile_graph(
     program = extension().compile(read.json, read.objects, options)
     # AOTAutograd's calling convention: one list, which the callee empties.
     program._boxed_call = True
+    _hooks.prepare_program(program, grad_enabled)
     seconds = time.perf_counter() - start
     log.info(
         "%s: %d nodes, %d calls, %d kernels, compiled in %.1f ms",

@@ -45,6 +45,10 @@ func.func @main(%x: !mat {intarsia.name = "x", intarsia.kind = "user"},
   // CHECK: %[[BROW:[0-9]+]] = view %[[B]] : f32[s0] strides [1] offset 2*s0
   // CHECK: call my::put_(%[[B]], %[[BROW]], %[[B]]) mutates %[[B]]
   %b = intarsia.call "my::put_"(dst = %a, src = %row, also = %a) mutates(%a) : (!mat, !vec) -> !mat
+  // The kernel runs under the autocast that eager had on.
+  // CHECK: call my::cast({{.*}}) check-alias autocast cpu=bf16
+  %cast = intarsia.call "my::cast"(x = %b) {intarsia.autocast = "cpu=bf16"} : (!mat) -> !mat
+  intarsia.call "my::use"(x = %cast) {effectful} : (!mat) -> ()
   // A view is made where it is first needed.
   // CHECK: %[[ROW:[0-9]+]] = view %[[A]] : f32[s0] strides [1] offset 2*s0
   // CHECK: %[[K:[0-9]+]] = call my::count(%[[ROW]], %[[B]])

@@ -12,6 +12,8 @@ import torch
 from torch._functorch import config as functorch_config
 from torch.utils import _pytree as pytree
 
+import intarsia
+
 # What was compiled before must not hide what is compiled now, here or in a subprocess.
 os.environ["TORCHINDUCTOR_AUTOGRAD_CACHE"] = "0"
 functorch_config.enable_autograd_cache = False
@@ -51,6 +53,44 @@ def compile_with(fuse) -> Callable[..., Any]:
         kwargs.setdefault("fullgraph", True)
         options = {"fuse": fuse, **kwargs.pop("options", {})}
         return torch.compile(function, backend="intarsia", options=options, **kwargs)
+
+    return compile_function
+
+
+class _Module(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+@pytest.fixture(params=["compile", "artifact"])
+def through(request, tmp_path) -> Callable[..., Any]:
+    """A function through either door: ``torch.compile``, or a compiled file.
+
+    Takes the function, example inputs and options; `dynamic` makes all sizes symbolic.
+    """
+
+    def compile_function(
+        function: Any, *example: Any, dynamic: bool | None = None, **options: Any
+    ) -> Any:
+        if request.param == "compile":
+            return torch.compile(
+                function,
+                backend="intarsia",
+                fullgraph=True,
+                dynamic=dynamic,
+                options=options or None,
+            )
+        shapes = None
+        if dynamic:
+            auto = torch.export.Dim.AUTO
+            shapes = (tuple((auto,) * x.dim() if _is_tensor(x) else None for x in example),)
+        program = torch.export.export(_Module(function), example, dynamic_shapes=shapes)
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.pt2"
+        return intarsia.load(intarsia.aot_compile(program.run_decompositions({}), path, **options))
 
     return compile_function
 

@@ -30,7 +30,7 @@ def test_hierarchy():
 def test_no_fake(compile_with):
     with pytest.raises(Exception) as caught:
         compile_with(lambda x: torch.ops.test.no_fake(x * 2, 3)[0])(torch.ones(3))
-    text = str(caught.value)
+    text = whole_text(caught.value)
     assert "test::no_fake" in text
     assert "no_fake(Tensor x, int n, *, float scale=1." in text
     assert '@torch.library.register_fake("test::no_fake")' in text
@@ -41,7 +41,7 @@ def test_no_fake(compile_with):
 def test_no_fake_of_a_python_operator(compile_with):
     with pytest.raises(Exception) as caught:
         compile_with(lambda x: ops.no_fake_python(x * 2))(torch.ones(3))
-    assert '@torch.library.register_fake("test::no_fake_python")' in str(caught.value)
+    assert '@torch.library.register_fake("test::no_fake_python")' in whole_text(caught.value)
 
 
 def test_no_fake_outside_a_full_graph(compile_with):
@@ -57,7 +57,7 @@ def test_other_backends_keep_their_messages():
     with pytest.raises(Exception) as caught:
         f = torch.compile(lambda x: ops.no_fake_python(x), backend="eager", fullgraph=True)
         f(torch.ones(3))
-    assert "intarsia" not in str(caught.value)
+    assert not hasattr(caught.value, "__notes__")
 
 
 @pytest.mark.parametrize(
@@ -155,5 +155,5 @@ def test_input_that_does_not_fit(value, words):
 
 def test_skeleton_of_an_operator_without_tensors():
     torch.library.define("test::made", "(SymInt n) -> Tensor")
-    text = intarsia.backend._hooks.fake_skeleton("test::made")
+    text = intarsia.backend._hooks.missing_fake_advice("unsupported operator: test.made.default")
     assert "def _(n):" in text and "return torch.empty(...)" in text

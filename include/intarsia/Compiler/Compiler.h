@@ -69,6 +69,9 @@ struct CompileOptions {
   /// LLVM and Assembly do not happen when there are no kernels.
   std::optional<Stage> observedStage;
   std::function<void(const std::string &text)> observer;
+  /// Where the fake implementation of an operator stands, "file.py:10", for
+  /// messages; may return "", and may be empty: then only C++ ones are known.
+  std::function<std::string(const std::string &op)> fakeLocation;
 };
 
 struct CompiledProgram {

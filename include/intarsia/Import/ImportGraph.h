@@ -110,6 +110,10 @@ struct Node {
   /// (`eager_input_vals`), by the tensor's place among the flattened tensor
   /// arguments; empty when unknown.
   std::vector<std::vector<SymExpr>> eagerStrides;
+  /// Of a custom operator: the autocast that eager had on around it,
+  /// "cpu=bf16,cuda=f16"; "" when none. Its own casts are in the graph already;
+  /// what its kernel calls is cast at run time.
+  std::string autocast;
   /// symbol -> where it is bound: output index, then a path such as
   /// "size:0", "stride:1", "offset" or "value".
   std::vector<std::tuple<std::string, int64_t, std::string>> unbackedBindings;

@@ -41,6 +41,9 @@ struct OperatorSchema {
   std::vector<SchemaArgument> returns;
   std::vector<std::string>
       tags; // "pt2_compliant_tag", "needs_exact_strides", ...
+  /// Where a C++ fake implementation (a Meta kernel) was registered,
+  /// "file.cpp:12"; "" when there is none, or it is a Python function.
+  std::string fakeLocation;
 };
 
 /// Parses the JSON that `intarsia_torch_operator_schema` of the shim returns

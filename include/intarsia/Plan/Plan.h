@@ -129,6 +129,9 @@ struct Step {
   std::vector<Slot> mutates;
   /// Call: outputs are checked for undeclared aliases of inputs.
   bool checkAlias = false;
+  /// Call: the autocast that the kernel runs under, "cpu=bf16,cuda=f16", as it
+  /// was on at this place of the traced program; "": none.
+  std::string autocast;
   /// Call: a result whose strides differ from its spec is copied into the
   /// promised layout; `strict` programs make it an error.
   bool fixStrides = true;

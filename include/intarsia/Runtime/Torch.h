@@ -139,7 +139,7 @@ struct CallSite {
 };
 
 /// Raised with every change of the structures above or of TorchApi.
-inline constexpr int32_t torchApiVersion = 4;
+inline constexpr int32_t torchApiVersion = 5;
 
 struct TorchApi {
   int32_t abiVersion;
@@ -165,6 +165,7 @@ struct TorchApi {
   ///    "returns":   [{"name", "type", "alias_set", "is_write"}],
   ///    "tags": ["pt2_compliant_tag", ...],
   ///    "debug": "registered at file.cpp:12",
+  ///    "fake": "file.cpp:30",     of a C++ Meta kernel; absent: none known
   ///    "has_cpu_kernel": true, "has_cuda_kernel": false,
   ///    "has_meta_kernel": true, "is_composite_implicit": false}
   /// "type" is written without alias annotations, with SymInt where the schema

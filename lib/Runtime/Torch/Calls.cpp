@@ -22,6 +22,7 @@
 #include "lib/Runtime/ExprTable.h"
 
 #include <ATen/ScalarOps.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 #include <c10/core/Layout.h>
@@ -127,6 +128,40 @@ public:
   torch::jit::Stack *stack;
 };
 
+using Autocast = std::vector<std::pair<at::DeviceType, at::ScalarType>>;
+
+/// Turns autocast on for what a kernel calls, and back afterwards.
+class AutocastGuard {
+public:
+  explicit AutocastGuard(const Autocast &wanted) {
+    at::autocast::increment_nesting();
+    for (auto [device, dtype] : wanted) {
+      before.push_back({device, at::autocast::is_autocast_enabled(device),
+                        at::autocast::get_autocast_dtype(device)});
+      at::autocast::set_autocast_enabled(device, true);
+      at::autocast::set_autocast_dtype(device, dtype);
+    }
+  }
+  ~AutocastGuard() {
+    for (const Before &state : before) {
+      at::autocast::set_autocast_enabled(state.device, state.enabled);
+      at::autocast::set_autocast_dtype(state.device, state.dtype);
+    }
+    if (at::autocast::decrement_nesting() == 0)
+      at::autocast::clear_cache();
+  }
+  AutocastGuard(const AutocastGuard &) = delete;
+  AutocastGuard &operator=(const AutocastGuard &) = delete;
+
+private:
+  struct Before {
+    at::DeviceType device;
+    bool enabled;
+    at::ScalarType dtype;
+  };
+  c10::SmallVector<Before, 2> before;
+};
+
 /// Where a value stands among the results; made into text only for messages.
 struct Place {
   size_t index;
@@ -156,10 +191,43 @@ std::string dtypeText(caffe2::TypeMeta dtype) {
 
 namespace intarsia::runtime {
 
+/// What most calls return, one tensor whose promise has no symbols, in a form
+/// that is compared at once.
+struct PlainResult {
+  bool active = false;
+  bool anyIndex = true; // any device of the type fits
+  plan::Slot slot = -1;
+  c10::Device device = c10::kCPU;
+  caffe2::TypeMeta dtype;
+  c10::SmallVector<int64_t, 5> sizes, strides;
+
+  bool fits(const c10::TensorImpl *tensor) const {
+    c10::Device got = tensor->device();
+    return tensor->dtype() == dtype && got.type() == device.type() &&
+           (anyIndex || got.index() == device.index()) &&
+           tensor->layout() == c10::Layout::Strided &&
+           same(tensor->sizes(), sizes) && same(tensor->strides(), strides);
+  }
+
+private:
+  /// Not memcmp: there are one to five numbers.
+  static bool same(c10::IntArrayRef got,
+                   const c10::SmallVector<int64_t, 5> &want) {
+    if (got.size() != want.size())
+      return false;
+    for (size_t i = 0; i < got.size(); ++i)
+      if (got[i] != want[i])
+        return false;
+    return true;
+  }
+};
+
 struct PreparedCall {
   PreparedCall(c10::OperatorHandle op, const CallSite &site)
       : step(*site.step), op(std::move(op)), exprs(*site.exprs),
-        symbols(*site.symbols), strict(site.strict), name(site.step->op) {
+        symbols(*site.symbols), strict(site.strict),
+        isSimple(site.step->mutates.empty() && site.step->autocast.empty()),
+        checksAlias(site.step->checkAlias), name(site.step->op) {
     if (site.record)
       fakeLocation = site.record->fakeLocation;
     isAten = name.rfind("aten::", 0) == 0 || name.rfind("prims::", 0) == 0;
@@ -184,9 +252,9 @@ private:
           "report it to PyTorch.";
     else
       remedy =
-          "Fix the function registered with register_fake" +
+          "Fix the fake implementation" +
           (fakeLocation.empty() ? std::string() : " (" + fakeLocation + ")") +
-          ", or the kernel: they must agree for all inputs.";
+          " or the kernel: they must agree for all inputs.";
     throw Error(ErrorKind::Contract, name + ": " + what + at() + ". " + remedy);
   }
   [[noreturn]] void misfit(const c10::Argument &argument,
@@ -237,19 +305,27 @@ private:
   checkAlias(const ResultPlan &result, const Place &place, const Frame &frame,
              std::vector<std::pair<const void *, std::string>> &seen) const;
 
+  void parseAutocast();
+  void callUnderAutocast(c10::DispatchKeySet keys, Frame &frame,
+                         torch::jit::Stack &stack);
+  void callDirectly(c10::DispatchKeySet keys, Frame &frame,
+                    torch::jit::Stack &stack);
+  void dispatch(c10::DispatchKeySet keys, torch::jit::Stack &stack);
+
   c10::OperatorHandle op;
   const ExprTable &exprs;
   const std::vector<plan::Symbol> &symbols;
   bool strict, isAten = false, anyBinds = false;
-  bool isPlain = false; // one result: a checked tensor in a slot
-  std::string name, fakeLocation;
+  bool isSimple; // nothing to arrange around the call
+  bool checksAlias;
   std::vector<ArgPlan> args;
+  PlainResult plain;
+  /// Slots of tensors among the arguments, for aliases; their names beside.
+  c10::SmallVector<plan::Slot, 4> inputs;
+  std::vector<std::string> inputNames;
   std::vector<ResultPlan> results;
-  struct InputSlot {
-    plan::Slot slot;
-    std::string name;
-  };
-  std::vector<InputSlot> inputs; // tensors among the arguments, for aliases
+  std::string name, fakeLocation;
+  Autocast autocast;
   std::string currentArgument;
   std::atomic<bool> warned{false};
 };
@@ -526,13 +602,43 @@ ResultPlan PreparedCall::compile(const plan::Result &result) {
 }
 
 void PreparedCall::collectInputs(const ArgPlan &arg) {
-  if (arg.form == ArgPlan::Form::Slot || arg.form == ArgPlan::Form::View)
-    inputs.push_back({arg.slot, currentArgument});
+  if (arg.form == ArgPlan::Form::Slot || arg.form == ArgPlan::Form::View) {
+    inputs.push_back(arg.slot);
+    inputNames.push_back(currentArgument);
+  }
   for (const ArgPlan &member : arg.list)
     collectInputs(member);
 }
 
+/// A dtype that autocast computes in, by its name in plans.
+static std::optional<c10::ScalarType> autocastDtype(const std::string &name) {
+  if (name == "bf16")
+    return c10::ScalarType::BFloat16;
+  if (name == "f16")
+    return c10::ScalarType::Half;
+  if (name == "f32")
+    return c10::ScalarType::Float;
+  if (name == "f64")
+    return c10::ScalarType::Double;
+  return std::nullopt;
+}
+
+void PreparedCall::parseAutocast() {
+  std::istringstream list(step.autocast);
+  for (std::string entry; std::getline(list, entry, ',');) {
+    size_t equals = entry.find('=');
+    std::optional<c10::ScalarType> dtype;
+    if (equals != std::string::npos)
+      dtype = autocastDtype(entry.substr(equals + 1));
+    if (!dtype)
+      throw Error(ErrorKind::Load,
+                  name + ": '" + step.autocast + "' is no autocast" + at());
+    autocast.emplace_back(c10::Device(entry.substr(0, equals)).type(), *dtype);
+  }
+}
+
 void PreparedCall::build(const CallSite &site) {
+  parseAutocast();
   const c10::FunctionSchema &schema = op.schema();
   if (site.record && !site.record->schema.empty()) {
     std::ostringstream current;
@@ -588,9 +694,24 @@ void PreparedCall::build(const CallSite &site) {
     results.push_back(compile(step.results[i]));
     results.back().declaredAlias = schema.returns()[i].alias_info() != nullptr;
   }
-  isPlain = results.size() == 1 && !anyBinds && results[0].spec &&
-            results[0].kind == plan::Result::Kind::Tensor &&
-            results[0].slot >= 0;
+  if (results.size() != 1 || anyBinds || !results[0].spec ||
+      results[0].kind != plan::Result::Kind::Tensor || results[0].slot < 0)
+    return;
+  const SpecPlan &spec = *results[0].spec;
+  plain.active = true;
+  plain.slot = results[0].slot;
+  plain.dtype = spec.dtype;
+  plain.device = spec.device;
+  plain.anyIndex = !spec.device.has_index() || spec.device.is_cpu();
+  auto constants = [&](const std::vector<Extent> &from,
+                       c10::SmallVector<int64_t, 5> &to) {
+    for (const Extent &extent : from) {
+      plain.active &= extent.expr < 0;
+      to.push_back(extent.constant);
+    }
+  };
+  constants(spec.sizes, plain.sizes);
+  constants(spec.strides, plain.strides);
 }
 
 //===----------------------------------------------------------------------===//
@@ -727,7 +848,13 @@ at::Tensor PreparedCall::mend(const SpecPlan &spec, at::Tensor tensor,
   // traced with what they said.
   if (tensor.dtype() != spec.dtype && !isAten)
     broken(place.text() + " has dtype " + dtypeText(tensor.dtype()) + promise +
-           dtypeText(spec.dtype));
+           dtypeText(spec.dtype) +
+           (autocast.empty()
+                ? ""
+                : "; what the kernel calls is cast by autocast (" +
+                      step.autocast +
+                      "), as in eager: convert the result to its input's "
+                      "dtype, or use register_autocast"));
   c10::Device device = tensor.device();
   if (device.type() != spec.device.type() ||
       (spec.device.has_index() && !device.is_cpu() &&
@@ -748,8 +875,7 @@ at::Tensor PreparedCall::mend(const SpecPlan &spec, at::Tensor tensor,
     shim::warn(
         name + ": " + what + at() +
         ". It is copied into the promised layout at every call. To save the "
-        "copy, return the kernel's strides from the function registered with "
-        "register_fake" +
+        "copy, return the kernel's strides from the fake implementation" +
         (fakeLocation.empty() ? "" : " (" + fakeLocation + ")") + ".");
   at::Tensor mended =
       makeEmpty(spec.dtype.toScalarType(), device, sizes, strides);
@@ -898,6 +1024,16 @@ void PreparedCall::receive(const ResultPlan &result, c10::IValue &&value,
   }
 }
 
+/// Null when the tensor has none.
+static const void *storageOf(const c10::TensorImpl *tensor) {
+  return tensor->unsafe_storage().unsafeGetStorageImpl();
+}
+
+static bool sharesStorage(const Value &value, const void *storage) {
+  return value.kind == Value::Kind::Tensor &&
+         storageOf(unwrap(value.tensor)) == storage;
+}
+
 void PreparedCall::checkAlias(
     const ResultPlan &result, const Place &place, const Frame &frame,
     std::vector<std::pair<const void *, std::string>> &seen) const {
@@ -910,23 +1046,18 @@ void PreparedCall::checkAlias(
   if (value.kind != Value::Kind::Tensor)
     return;
   c10::TensorImpl *tensor = unwrap(value.tensor);
-  if (!tensor->has_storage() || tensor->numel() == 0)
+  const void *storage = storageOf(tensor);
+  if (!storage || tensor->numel() == 0)
     return;
-  const void *storage = tensor->unsafe_storage().unsafeGetStorageImpl();
   auto refuse = [&](const std::string &other) {
     throw Error(ErrorKind::Contract,
                 name + ": " + place.text() + " shares memory with " + other +
                     ", which its schema does not declare" + at() +
                     ". Return a copy from the kernel (for example x.clone()).");
   };
-  for (const InputSlot &input : inputs) {
-    const Value &other = frame.slots[input.slot];
-    if (other.kind == Value::Kind::Tensor &&
-        unwrap(other.tensor)->has_storage() &&
-        unwrap(other.tensor)->unsafe_storage().unsafeGetStorageImpl() ==
-            storage)
-      refuse("argument '" + input.name + "'");
-  }
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (sharesStorage(frame.slots[inputs[i]], storage))
+      refuse("argument '" + inputNames[i] + "'");
   for (const auto &[other, otherPlace] : seen)
     if (other == storage)
       refuse(otherPlace);
@@ -940,18 +1071,10 @@ void PreparedCall::checkAliases(const Frame &frame) const {
     const Value &value = frame.slots[results[0].slot];
     if (value.kind != Value::Kind::Tensor)
       return;
-    c10::TensorImpl *tensor = unwrap(value.tensor);
-    if (!tensor->has_storage())
-      return;
-    const void *storage = tensor->unsafe_storage().unsafeGetStorageImpl();
+    const void *storage = storageOf(unwrap(value.tensor));
     bool shared = false;
-    for (const InputSlot &input : inputs) {
-      const Value &other = frame.slots[input.slot];
-      shared |= other.kind == Value::Kind::Tensor &&
-                unwrap(other.tensor)->has_storage() &&
-                unwrap(other.tensor)->unsafe_storage().unsafeGetStorageImpl() ==
-                    storage;
-    }
+    for (plan::Slot input : inputs)
+      shared |= sharesStorage(frame.slots[input], storage);
     if (!shared) [[likely]]
       return;
   }
@@ -964,7 +1087,55 @@ void PreparedCall::checkAliases(const Frame &frame) const {
 // The call
 //===----------------------------------------------------------------------===//
 
-void PreparedCall::run(Frame &frame, torch::jit::Stack &stack) {
+void PreparedCall::dispatch(c10::DispatchKeySet keys,
+                            torch::jit::Stack &stack) {
+  // A redispatch is not reported to profilers: do it here.
+  auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
+  if (!callbacks) [[likely]] {
+    op.redispatchBoxed(keys, &stack);
+    return;
+  }
+  at::RecordFunction guard(std::move(*callbacks));
+  if (guard.isActive())
+    guard.before(std::reference_wrapper<const c10::FunctionSchema>(op.schema()),
+                 c10::ArrayRef<const c10::IValue>(stack.data(), stack.size()));
+  op.redispatchBoxed(keys, &stack);
+  if (guard.needsOutputs())
+    guard.setOutputs(std::vector<c10::IValue>(stack.begin(), stack.end()));
+}
+
+/// A kernel below ADInplaceOrView does not count its writes, unless it calls
+/// others that do: whoever counted, it must have been somebody.
+void PreparedCall::callDirectly(c10::DispatchKeySet keys, Frame &frame,
+                                torch::jit::Stack &stack) {
+  c10::SmallVector<std::pair<c10::TensorImpl *, uint32_t>, 4> versions;
+  for (plan::Slot slot : step.mutates) {
+    const Value &value = frame.slots[slot];
+    if (value.kind != Value::Kind::Tensor)
+      continue;
+    c10::TensorImpl *tensor = unwrap(value.tensor);
+    if (!tensor->is_inference())
+      versions.emplace_back(tensor,
+                            tensor->version_counter().current_version());
+  }
+  dispatch(keys, stack);
+  for (auto [tensor, version] : versions)
+    if (tensor->version_counter().current_version() == version)
+      tensor->bump_version();
+}
+
+/// The operator's own autocast rule has acted; what its kernel calls is cast.
+void PreparedCall::callUnderAutocast(c10::DispatchKeySet keys, Frame &frame,
+                                     torch::jit::Stack &stack) {
+  AutocastGuard guard(autocast);
+  if (!keys.has_any(interceptingKeys))
+    return callDirectly(keys - tracedKeys, frame, stack);
+  op.callBoxed(stack);
+}
+
+// These two are the cost of every call: one function with `runCall`.
+[[gnu::always_inline]] inline void PreparedCall::run(Frame &frame,
+                                                     torch::jit::Stack &stack) {
   for (const ArgPlan &arg : args) {
     if (arg.form == ArgPlan::Form::Slot &&
         frame.slots[arg.slot].kind == Value::Kind::Tensor) [[likely]]
@@ -978,52 +1149,25 @@ void PreparedCall::run(Frame &frame, torch::jit::Stack &stack) {
   c10::DispatchKeySet keys =
       op.dispatchKeyExtractor().getDispatchKeySetBoxed(&stack);
   bool direct = !keys.has_any(interceptingKeys);
-  if (direct) [[likely]] {
-    keys = keys - tracedKeys;
-    // A kernel below ADInplaceOrView does not count its writes, unless it calls
-    // others that do: whoever counted, it must have been somebody.
-    c10::SmallVector<std::pair<c10::TensorImpl *, uint32_t>, 4> versions;
-    for (plan::Slot slot : step.mutates) {
-      const Value &value = frame.slots[slot];
-      if (value.kind != Value::Kind::Tensor)
-        continue;
-      c10::TensorImpl *tensor = unwrap(value.tensor);
-      if (!tensor->is_inference())
-        versions.emplace_back(tensor,
-                              tensor->version_counter().current_version());
-    }
-    // A redispatch is not reported to profilers: do it here.
-    auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
-    if (callbacks) [[unlikely]] {
-      at::RecordFunction guard(std::move(*callbacks));
-      if (guard.isActive())
-        guard.before(
-            std::reference_wrapper<const c10::FunctionSchema>(op.schema()),
-            c10::ArrayRef<const c10::IValue>(stack.data(), stack.size()));
-      op.redispatchBoxed(keys, &stack);
-      if (guard.needsOutputs())
-        guard.setOutputs(std::vector<c10::IValue>(stack.begin(), stack.end()));
-    } else {
-      op.redispatchBoxed(keys, &stack);
-    }
-    for (auto [tensor, version] : versions)
-      if (tensor->version_counter().current_version() == version)
-        tensor->bump_version();
-  } else {
+  if (isSimple && direct) [[likely]]
+    dispatch(keys - tracedKeys, stack);
+  else if (!autocast.empty())
+    callUnderAutocast(keys, frame, stack);
+  else if (direct)
+    callDirectly(keys - tracedKeys, frame, stack);
+  else
     op.callBoxed(stack);
-  }
 }
 
-void PreparedCall::receiveAll(Frame &frame, torch::jit::Stack &stack) {
-  if (isPlain && stack[0].isTensor()) [[likely]] {
-    // One tensor, nothing unusual.
-    const ResultPlan &result = results[0];
+[[gnu::always_inline]] inline void
+PreparedCall::receiveAll(Frame &frame, torch::jit::Stack &stack) {
+  if (plain.active && stack[0].isTensor()) [[likely]] {
+    // One tensor, exactly as promised.
     c10::TensorImpl *impl = stack[0].unsafeToTensorImpl();
-    if (impl != c10::UndefinedTensorImpl::singleton() &&
-        fits(*result.spec, impl, frame)) [[likely]] {
-      frame.slots[result.slot] =
-          Value::of(give(std::move(stack[0]).toTensor()));
-      if (step.checkAlias)
+    if (impl != c10::UndefinedTensorImpl::singleton() && plain.fits(impl))
+        [[likely]] {
+      frame.slots[plain.slot] = Value::of(give(std::move(stack[0]).toTensor()));
+      if (checksAlias)
         checkAliases(frame);
       return;
     }
@@ -1033,7 +1177,7 @@ void PreparedCall::receiveAll(Frame &frame, torch::jit::Stack &stack) {
       bindSymbols(results[i], stack[i], frame, Place{i});
   for (size_t i = 0; i < results.size(); ++i)
     receive(results[i], std::move(stack[i]), frame, Place{i});
-  if (step.checkAlias)
+  if (checksAlias)
     checkAliases(frame);
 }
 

@@ -284,6 +284,25 @@ bool hasKernel(const c10::OperatorHandle &op, c10::DispatchKey key) {
              c10::DispatchKey::CompositeImplicitAutograd);
 }
 
+/// Where a Meta kernel written in C++ was registered; "" when there is none.
+/// PyTorch tells it in the text of its dispatch table only. A Python one is
+/// registered by PyTorch's own library.py, which is no answer.
+std::string metaKernelLocation(const c10::OperatorHandle &op) {
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::Meta))
+    return "";
+  std::string table = op.dumpState();
+  const std::string start = "\nMeta: registered at ", end = " :: (";
+  size_t from = table.find(start);
+  if (from == std::string::npos)
+    return "";
+  from += start.size();
+  size_t to = table.find(end, from), line = table.find('\n', from);
+  if (to == std::string::npos || to > line ||
+      table.compare(to, 11, " :: (none) ") == 0)
+    return "";
+  return table.substr(from, to - from);
+}
+
 void writeSchema(std::ostream &out, const c10::OperatorHandle &op) {
   const c10::FunctionSchema &schema = op.schema();
   const c10::OperatorName &name = op.operator_name();
@@ -314,6 +333,12 @@ void writeSchema(std::ostream &out, const c10::OperatorHandle &op) {
   }
   out << "], \"debug\": ";
   writeString(out, op.debug());
+  // PyTorch's own operators are no business of the user's.
+  if (name.name.rfind("aten::", 0) != 0)
+    if (std::string fake = metaKernelLocation(op); !fake.empty()) {
+      out << ", \"fake\": ";
+      writeString(out, fake);
+    }
   auto flag = [&](const char *key, bool value) {
     out << ", \"" << key << "\": " << (value ? "true" : "false");
   };

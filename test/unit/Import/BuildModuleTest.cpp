@@ -315,6 +315,15 @@ TEST(BuildJson, EagerStridesWhereTheyDiffer) {
                         "#intarsia.expr<\"8\">]]");
 }
 
+TEST(BuildJson, AutocastAroundAnOperator) {
+  std::string text = importJson(program(
+      "x",
+      node("mylib::nz", arg(value("x")), output("y"),
+           ",\"autocast\":\"cpu=bf16\""),
+      "y", tensor("x", "8,4", "4,1") + "," + tensor("y", "8,4", "4,1")));
+  EXPECT_CONTAINS(text, "intarsia.autocast = \"cpu=bf16\"");
+}
+
 TEST(BuildJson, Errors) {
   std::string two = matrix("x") + "," + matrix("y");
   EXPECT_CONTAINS(importJson(program(

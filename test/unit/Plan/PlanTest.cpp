@@ -62,6 +62,7 @@ Plan everything() {
   call.location = "model.py:12 in forward: y = f(x)";
   call.checkAlias = true;
   call.fixStrides = false;
+  call.autocast = "cpu=bf16";
   call.mutates = {0};
   Arg list;
   list.kind = Arg::Kind::List;
@@ -155,6 +156,7 @@ TEST(PlanTest, RoundTrip) {
   EXPECT_EQ(call.results[1].list[0].bindsSize,
             (std::vector<std::pair<int32_t, int32_t>>{{0, 1}}));
   EXPECT_FALSE(call.fixStrides);
+  EXPECT_EQ(call.autocast, "cpu=bf16");
   EXPECT_EQ(back.functions[0].inputs[1].constant.text, "a\"b\nc");
   EXPECT_EQ(back.functions[0].exprs[2], plan.functions[0].exprs[2]);
   EXPECT_EQ(back.functions[0].steps[2].scanned, 2);

@@ -155,7 +155,7 @@ TEST_F(CallTest, BrokenPromises) {
   EXPECT_CONTAINS(text,
                   "rt::same: output 0 has size [2, 3], but its fake "
                   "implementation promised [4, 4] (model.py:12 in forward: y = "
-                  "f(x)). Fix the function registered with register_fake");
+                  "f(x)). Fix the fake implementation or the kernel");
   EXPECT_CONTAINS(message({"6"}, {"1"}, DType::F32), "has size [2, 3]");
   EXPECT_CONTAINS(message({"2", "3"}, {"3", "1"}, DType::F64),
                   "output 0 has dtype float32, but its fake implementation "
@@ -173,7 +173,7 @@ TEST_F(CallTest, FakeLocationIsNamed) {
   auto p = Program::create(plan, {});
   EXPECT_CONTAINS(
       errorOf(ErrorKind::Contract, [&] { run(*p, {iota({2, 3})}); }),
-      "register_fake (ops.py:10)");
+      "Fix the fake implementation (ops.py:10) or the kernel");
 }
 
 TEST_F(CallTest, OtherStridesAreCopiedWithOneWarning) {

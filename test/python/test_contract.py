@@ -1,0 +1,598 @@
+# ===- test_contract.py - What a kernel may do, and what it must -------------===#
+#
+# Part of the Intarsia project, under the Apache License v2.0 with LLVM
+# Exceptions. See LICENSE for license information.
+#
+# ===----------------------------------------------------------------------===#
+"""An opaque call is a contract, kept by both sides, through both doors."""
+
+from __future__ import annotations
+
+import gc
+import re
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from conftest import assert_same
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import intarsia
+
+library = torch.library.Library("contract", "FRAGMENT")
+
+
+def register(schema: str, kernel: Callable, fake: Callable, **kwargs: Any) -> Any:
+    """``torch.ops.contract.<name>``, and where its fake is."""
+    name = schema.partition("(")[0]
+    library.define(schema, **kwargs)
+    library.impl(name, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"contract::{name}", fake, lib=library)
+    return getattr(torch.ops.contract, name)
+
+
+#: Where a call stands. Export records the line of the module's ``forward``.
+CALLED = re.compile(r"(test_contract|conftest)\.py:\d+ in \S+: ")
+
+
+def place_of(function: Callable) -> str:
+    return f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+
+
+# --- What comes back --------------------------------------------------------------
+
+
+def like(x):
+    return torch.empty_like(x)
+
+
+def two_like(x):
+    return torch.empty_like(x), torch.empty_like(x)
+
+
+def list_like(x):
+    return [torch.empty_like(x), torch.empty_like(x)]
+
+
+def unknown(x):
+    n = torch.library.get_ctx().new_dynamic_size(min=2, max=4)
+    return x.new_empty(n), x.new_empty(n, 3)
+
+
+def maybe(x):
+    return torch.empty_like(x), None
+
+
+def number(x):
+    return torch.empty_like(x), torch.library.get_ctx().new_dynamic_size(min=1)
+
+
+# name: schema's results, kernel, fake, words of the error.
+BROKEN = {
+    "dtype": ("Tensor", lambda x: x.double(), like, ["output 0", "float64", "float32"]),
+    "rank": ("Tensor", lambda x: x[None].clone(), like, ["output 0", "[1, 3, 4]", "[3, 4]"]),
+    "size": ("Tensor", lambda x: x[:, :3].clone(), like, ["output 0", "[3, 3]", "[3, 4]"]),
+    "device": ("Tensor", lambda x: x.to("meta"), like, ["output 0", "meta", "cpu"]),
+    "second_result": (
+        "(Tensor, Tensor)",
+        lambda x: (x.clone(), x.half()),
+        two_like,
+        ["output 1", "float16", "float32"],
+    ),
+    "list_length": (
+        "Tensor[]",
+        lambda x: [x.clone()],
+        list_like,
+        ["output 0", "1 members", "2"],
+    ),
+    "list_member": (
+        "Tensor[]",
+        lambda x: [x.clone(), x[:1].clone()],
+        list_like,
+        ["output 0[1]", "[1, 4]", "[3, 4]"],
+    ),
+    "none": (
+        "(Tensor, Tensor?)",
+        lambda x: (x.clone(), x.clone()),
+        maybe,
+        ["output 1", "Tensor", "None"],
+    ),
+    # Symbolic sizes are bound by the first place and compared at the others.
+    "symbol": (
+        "(Tensor, Tensor)",
+        lambda x: (x.new_empty(2), x.new_empty(3, 3)),
+        unknown,
+        ["output 1", "[3, 3]", "[2, 3]"],
+    ),
+    "bound": (
+        "(Tensor, Tensor)",
+        lambda x: (x.new_empty(9), x.new_empty(9, 3)),
+        unknown,
+        ["output 0", "is 9", "from 2 to 4"],
+    ),
+    "number": (
+        "(Tensor, SymInt)",
+        lambda x: (x.clone(), 0),
+        number,
+        ["output 1", "is 0", "at least 1"],
+    ),
+    "alias": ("Tensor", lambda x: x, like, ["output 0 shares memory with argument 'x'"]),
+    "alias_of_view": (
+        "Tensor",
+        lambda x: x.t().contiguous().t() if x.dim() != 2 else x[:].view(3, 4),
+        like,
+        ["output 0 shares memory with argument 'x'"],
+    ),
+    "alias_of_result": (
+        "(Tensor, Tensor)",
+        lambda x: (lambda y: (y, y))(x.clone()),
+        two_like,
+        ["output 1 shares memory with output 0"],
+    ),
+    "alias_in_list": (
+        "Tensor[]",
+        lambda x: (lambda y: [y, y])(x.clone()),
+        list_like,
+        ["output 0[1] shares memory with output 0[0]"],
+    ),
+}
+# AOTAutograd, and export without a file, refuse what returns a number.
+ONLY_COMPILE = {"number"}
+
+
+@pytest.fixture(scope="module")
+def broken() -> dict[str, Any]:
+    return {
+        name: register(f"breaks_{name}(Tensor x) -> {results}", kernel, fake)
+        for name, (results, kernel, fake, _) in BROKEN.items()
+    }
+
+
+@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.filterwarnings("ignore:contract.*may not alias")
+def test_kernel_breaks_its_promise(through, broken, name, request):
+    if name in ONLY_COMPILE and "artifact" in request.node.callspec.id:
+        pytest.skip("torch.export.save cannot write it")
+    op, (_, _, fake, words) = broken[name], BROKEN[name]
+    x = torch.ones(3, 4)
+    f = through(lambda x: op(x * 2), x)
+    with pytest.raises(intarsia.ContractError) as caught:
+        f(x)
+    text = str(caught.value)
+    assert f"contract::breaks_{name}: " in text and CALLED.search(text)
+    for word in words:
+        assert word in text
+    # An alias is the kernel's fault alone.
+    assert ("Return a copy" in text) if "alias" in name else (place_of(fake) in text)
+
+
+def test_strides_are_copied_with_one_warning(through):
+    op = _transposed()
+    x = torch.arange(12.0).view(3, 4)
+    f = through(lambda x: op(x * 2), x)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        results = [f(x) for _ in range(3)]
+    for y in results:
+        assert y.stride() == (4, 1) and torch.equal(y, x * 2)
+    (text,) = [str(w.message) for w in caught if "contract::" in str(w.message)]
+    assert "[1, 3]" in text and "[4, 1]" in text and place_of(like) in text
+
+
+def test_strides_are_an_error_when_strict(through):
+    op = _transposed()
+    f = through(lambda x: op(x * 2), torch.ones(3, 4), strict=True)
+    with pytest.raises(intarsia.ContractError, match=r"\[1, 3\].*\[4, 1\]") as caught:
+        f(torch.ones(3, 4))
+    assert place_of(like) in str(caught.value)
+
+
+def _transposed() -> Any:
+    if not hasattr(torch.ops.contract, "transposed"):
+        register("transposed(Tensor x) -> Tensor", lambda x: x.t().contiguous().t(), like)
+    return torch.ops.contract.transposed
+
+
+def test_place_of_a_fake_of_a_custom_op(through):
+    @torch.library.custom_op("contract::short", mutates_args=())
+    def short(x: Tensor) -> Tensor:
+        return x[1:].clone()
+
+    @short.register_fake
+    def fake(x):
+        return torch.empty_like(x)
+
+    f = through(lambda x: short(x), torch.ones(3))
+    with pytest.raises(intarsia.ContractError) as caught:
+        f(torch.ones(3))
+    assert place_of(fake) in str(caught.value)
+
+
+# --- Memory that a kernel keeps -----------------------------------------------------
+
+KEPT: list[Tensor] = []
+
+
+@torch.library.custom_op("contract::keeps", mutates_args=())
+def keeps(x: Tensor) -> Tensor:
+    y = x * 2
+    KEPT.extend([x, y])
+    return y
+
+
+keeps.register_fake(torch.empty_like)
+
+
+@torch.library.custom_op("contract::write_", mutates_args=("x",))
+def write_(x: Tensor, value: float) -> None:
+    x.fill_(value)
+
+
+write_.register_fake(lambda x, value: None)
+
+
+@pytest.mark.parametrize("fuse", [False, True], ids=["unfused", "fused"])
+def test_memory_that_a_kernel_keeps_is_not_reused(through, fuse):
+    """Kernels that could write in place, and an operator that does, come after."""
+
+    def f(x):
+        a = x + 1
+        b = keeps(a)
+        # Both are dead here, and of the size of what follows.
+        c = (b * 3).sin()
+        d = keeps(c.exp() + 1)
+        e = d * 0.5
+        write_(e, 7.0)
+        return (e + d).tanh(), torch.cumsum(d, 0)
+
+    KEPT.clear()
+    x = torch.randn(64)
+    f(x)
+    want = [t.clone() for t in KEPT]
+    compiled = through(f, x, fuse=fuse)
+    for _ in range(2):
+        KEPT.clear()
+        with torch.no_grad():
+            compiled(x)
+        kept = list(KEPT)
+        with torch.no_grad():
+            compiled(torch.zeros(64))
+        for got, expected in zip(kept, want, strict=True):
+            torch.testing.assert_close(got, expected)
+
+
+# --- What a kernel may use ------------------------------------------------------------
+
+
+def _force(x):
+    y = x.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad((y**3).sum(), y)
+    return -gradient
+
+
+# Not a custom_op: those run their kernel below autograd, so that nothing is recorded.
+register("force(Tensor x) -> Tensor", _force, like)
+force = torch.ops.contract.force
+
+
+@torch.library.custom_op("contract::lower", mutates_args=())
+def lower(x: Tensor) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return (x @ x).float()
+
+
+lower.register_fake(torch.empty_like)
+
+
+@torch.library.custom_op("contract::compiles", mutates_args=())
+def compiles(x: Tensor) -> Tensor:
+    return torch.compile(lambda x: (x + 1).sin() * x, backend="intarsia")(x)
+
+
+compiles.register_fake(torch.empty_like)
+
+
+@pytest.mark.parametrize("op", [force, lower, compiles], ids=["autograd", "autocast", "compile"])
+def test_kernels_use_pytorch_inside(through, op):
+    x = torch.randn(4, 4)
+    f = through(lambda x: op(x * 2) + 1, x)
+    for _ in range(2):
+        assert_same(f(x), op(x * 2) + 1)
+    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+
+
+STATES: list[Any] = []
+
+
+@torch.library.custom_op("contract::state", mutates_args=())
+def state(x: Tensor) -> Tensor:
+    STATES.append(
+        (
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            torch.is_autocast_enabled("cpu"),
+            torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None,
+            x.requires_grad,
+            x.is_inference(),
+        )
+    )
+    return x.clone()
+
+
+state.register_fake(torch.empty_like)
+
+SURROUNDINGS = {
+    "plain": torch.enable_grad,
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.float16),
+}
+
+
+@pytest.mark.parametrize("around", SURROUNDINGS)
+def test_kernels_see_the_modes_that_eager_shows_them(around, compile_with):
+    def f(x):
+        y = state(x * 2)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = state(y + 1)
+            with torch.autocast("cpu", enabled=False):
+                y = state(y)
+        return state(y * 3)
+
+    seen = []
+    for g in (f, compile_with(f)):
+        STATES.clear()
+        with SURROUNDINGS[around]():
+            g(torch.ones(3))
+        seen.append(list(STATES))
+    assert seen[1] == seen[0]
+
+
+register("product(Tensor x) -> Tensor", lambda x: (x @ x).to(x.dtype), like)
+register("cast_product(Tensor x) -> Tensor", lambda x: x @ x, like)
+
+
+def test_what_a_kernel_calls_is_cast_by_autocast(compile_with):
+    def f(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = torch.ops.contract.product(x)
+        return y, torch.ops.contract.product(x)
+
+    x = torch.randn(4, 4)
+    cast, plain = f(x)
+    assert not torch.equal(cast, plain)
+    g = compile_with(f)
+    for _ in range(2):
+        assert_same(g(x), (cast, plain), exact=True)
+
+
+def test_a_kernel_whose_dtype_follows_autocast(compile_with):
+    """Its fake, which PyTorch runs without autocast, promises another."""
+    x = torch.randn(4, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.ops.contract.cast_product(x).dtype == torch.bfloat16
+        with pytest.raises(intarsia.ContractError, match=r"bfloat16.*float32.*autocast"):
+            compile_with(lambda x: torch.ops.contract.cast_product(x))(x)
+
+
+def test_artifact_under_autocast(tmp_path):
+    """An exported program is what it was exported as."""
+
+    class M(torch.nn.Module):
+        def forward(self, x):
+            return force(x @ x) @ x
+
+    x = torch.randn(4, 4)
+    path = intarsia.aot_compile(torch.export.export(M(), (x,)), tmp_path / "m.pt2")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got = intarsia.load(path)(x)
+    assert_same(got, M()(x))
+
+
+# --- Who watches ---------------------------------------------------------------------
+
+
+class Watch(TorchDispatchMode):
+    """Sees the calls of custom operators, and doubles what they return."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if func.namespace != "contract":
+            return result
+        self.seen.append(func.name())
+        return result * 2
+
+
+register("scaled(Tensor x) -> Tensor", lambda x: x * 3, like)
+scaled = torch.ops.contract.scaled
+
+
+def _artifact(function: Callable, *example: Any, folder: Any, **options: Any) -> Any:
+    class M(torch.nn.Module):
+        def forward(self, *args):
+            return function(*args)
+
+    program = torch.export.export(M(), example)
+    return intarsia.load(intarsia.aot_compile(program, folder / "m.pt2", **options))
+
+
+def test_a_dispatch_mode_sees_the_call(tmp_path):
+    def f(x):
+        return scaled(x * 2) + 1
+
+    x = torch.randn(3)
+    g = _artifact(f, x, folder=tmp_path)
+    results = []
+    for h in (f, g):
+        with Watch() as watch:
+            results.append(h(x))
+        assert watch.seen == ["contract::scaled"]
+    assert_same(results[1], results[0])
+
+
+@torch.library.custom_op("contract::batched", mutates_args=())
+def batched(x: Tensor) -> Tensor:
+    return x.flip(0)
+
+
+batched.register_fake(torch.empty_like)
+
+
+@batched.register_vmap
+def _(info, in_dims, x):
+    return x.movedim(in_dims[0], -1).flip(0), x.dim() - 1
+
+
+def test_functorch_sees_the_call(tmp_path):
+    def f(x):
+        return batched(x * 2) + 1
+
+    xs = torch.randn(5, 3)
+    g = _artifact(f, xs[0], folder=tmp_path, fuse=False)
+    assert_same(torch.func.vmap(g)(xs), torch.func.vmap(f)(xs))
+    # A kernel has no memory to read there, and says so.
+    g = _artifact(f, xs[0], folder=tmp_path)
+    with pytest.raises(RuntimeError, match="fuse=False"):
+        torch.func.vmap(g)(xs)
+
+
+def test_a_tensor_subclass_goes_through(through):
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    def f(x):
+        return scaled(x * 2) + 1
+
+    x = TwoTensor(torch.ones(3), torch.full((3,), 2.0))
+    got = through(f, torch.ones(3), fuse=False)(x)
+    want = f(x)
+    assert type(got) is TwoTensor
+    assert torch.equal(got.a, want.a) and torch.equal(got.b, want.b)
+
+
+def test_writes_are_counted(through):
+    """Autograd tells from the counter that a tensor it saved was overwritten."""
+
+    def f(x, y):
+        write_(x, 2.0)
+        return y + 1
+
+    x, y = torch.zeros(3), torch.ones(3)
+    g = through(f, x, y)
+    x, weight = torch.zeros(3), torch.ones(3, requires_grad=True)
+    product = weight * x
+    before = x._version
+    g(x, y)
+    assert x._version > before and torch.equal(x, torch.full((3,), 2.0))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+
+
+# --- A kernel that throws ----------------------------------------------------------------
+
+
+class Mine(Exception):
+    pass
+
+
+SEEN: list[weakref.ref] = []
+
+
+@torch.library.custom_op("contract::throws", mutates_args=())
+def throws(x: Tensor) -> Tensor:
+    SEEN.append(weakref.ref(x))
+    raise Mine("the kernel's own words")
+
+
+throws.register_fake(torch.empty_like)
+
+
+def _throw(f: Callable, *inputs: Tensor) -> BaseException:
+    with pytest.raises(Mine, match="the kernel's own words") as caught:
+        f(*inputs)
+    return caught.value
+
+
+@pytest.mark.parametrize("fuse", [False, True], ids=["unfused", "fused"])
+def test_an_exception_leaks_nothing(through, fuse):
+    def f(x):
+        y = keeps(x + 1)
+        return throws(y * 2) + y
+
+    g = through(f, torch.ones(64), fuse=fuse)
+    inputs = []
+    SEEN.clear()
+    for _ in range(5):
+        KEPT.clear()
+        x = torch.ones(64)
+        inputs.append(weakref.ref(x))
+        error = _throw(g, x)
+        notes = "\n".join(error.__notes__)
+        assert "contract::throws" in notes and CALLED.search(notes)
+        SEEN.extend(weakref.ref(t) for t in KEPT)
+        KEPT.clear()
+        del x, error
+    gc.collect()
+    assert len(SEEN) == 15
+    assert all(ref() is None for ref in SEEN + inputs)
+
+
+def test_an_exception_holds_no_lock(through):
+    g = through(lambda x: throws(x * 2), torch.ones(3))
+    _throw(g, torch.ones(3))
+    errors = []
+
+    def work():
+        try:
+            g(torch.ones(3))
+        except Mine as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(errors) == 4
+    _throw(g, torch.ones(3))
+
+
+def test_writes_before_an_exception_stay(through):
+    """As in eager: not undone, and none comes later."""
+
+    def f(x, y):
+        write_(x, 3.0)
+        z = throws(y * 2)
+        write_(x, 4.0)
+        return z
+
+    g = through(f, torch.zeros(3), torch.ones(3))
+    results = []
+    for h in (f, g):
+        x = torch.zeros(3)
+        with pytest.raises(Mine):
+            h(x, torch.ones(3))
+        results.append(x)
+    assert torch.equal(results[1], results[0])
+
+
+def test_backward_exceptions_say_where(compile_with):
+    @torch.library.custom_op("contract::half_done", mutates_args=())
+    def half_done(x: Tensor) -> Tensor:
+        return x.clone()
+
+    half_done.register_fake(torch.empty_like)
+    half_done.register_autograd(lambda ctx, grad: throws(grad))
+    x = torch.ones(3, requires_grad=True)
+    y = compile_with(lambda x: half_done(x * 2).sum())(x)
+    with pytest.raises(Mine, match="the kernel's own words") as caught:
+        y.backward()
+    assert "contract::throws" in "\n".join(caught.value.__notes__)
