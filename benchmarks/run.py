@@ -15,6 +15,7 @@ paid for in page faults by whoever comes first.
     ./dev bench kernels --threads 2
     ./dev bench encoder compile --json out.json
     ./dev bench call                 one opaque call, see calls.py
+    ./dev bench share                what part of public models ends up in kernels
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import torch
 from calls import bench_call
 from rich.console import Console
 from rich.table import Table
+from share import bench_share
 from torch import nn
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -284,19 +286,22 @@ def bench_compile(arguments: argparse.Namespace) -> list[dict]:
     return [{"group": "compile", **row} for row in rows]
 
 
-BENCHES = {
+TIMED = {
     "kernels": bench_kernels,
     "encoder": bench_encoder,
     "compile": bench_compile,
     "call": bench_call,
 }
+BENCHES = {**TIMED, "share": bench_share}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="./dev bench", description=__doc__.splitlines()[0], allow_abbrev=False
     )
-    parser.add_argument("what", nargs="*", help=f"some of: {', '.join(BENCHES)} (default: all)")
+    parser.add_argument(
+        "what", nargs="*", help=f"some of: {', '.join(BENCHES)} (default: {', '.join(TIMED)})"
+    )
     parser.add_argument("--threads", type=int, default=1, help="threads (default: 1)")
     parser.add_argument("--rounds", type=int, default=21, help="counted rounds (default: 21)")
     parser.add_argument("--no-inductor", action="store_true", help="leave Inductor out")
@@ -312,7 +317,7 @@ def main() -> int:
     torch.manual_seed(0)
     console.print(f"torch {torch.__version__}, {arguments.threads} thread(s)")
     rows = []
-    for name in arguments.what or BENCHES:
+    for name in arguments.what or TIMED:
         rows += BENCHES[name](arguments)
     if arguments.json:
         arguments.json.write_text(

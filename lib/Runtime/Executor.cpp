@@ -644,7 +644,10 @@ void Activation::launch(const StepPlan &step) {
     std::string message = size_t(check) <= kernel.messages.size()
                               ? kernel.messages[size_t(check) - 1]
                               : "index out of range";
-    throw Error(ErrorKind::Index, message);
+    // Other checks are about values: eager's own operator raises a
+    // RuntimeError.
+    bool isIndex = message.find("out of ") != std::string::npos;
+    throw Error(isIndex ? ErrorKind::Index : ErrorKind::Operator, message);
   }
 }
 

@@ -289,6 +289,7 @@ private:
   Value emitAtan2(Value y, Value x);
   Value emitPow(Value x, Value y);
   Value emitCbrt(Value x);
+  Value emitFmod(Value x, Value y);
 
   OpBuilder &b;
   Location loc;

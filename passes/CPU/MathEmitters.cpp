@@ -70,6 +70,8 @@ Value MathEmitter::emit(MathFunction function, ValueRange operands) {
     return emitExp2(x);
   case MathFunction::Expm1:
     return emitExpm1(x);
+  case MathFunction::Fmod:
+    return emitFmod(x, operands[1]);
   case MathFunction::Log:
     return emitLog(x, ln2, Split{1, 0});
   case MathFunction::Log10:
@@ -161,6 +163,7 @@ std::optional<MathFunction> intarsia::getMathFunction(Operation *op) {
       .Case([](math::ExpOp) { return MathFunction::Exp; })
       .Case([](math::Exp2Op) { return MathFunction::Exp2; })
       .Case([](math::ExpM1Op) { return MathFunction::Expm1; })
+      .Case([](arith::RemFOp) { return MathFunction::Fmod; })
       .Case([](math::LogOp) { return MathFunction::Log; })
       .Case([](math::Log10Op) { return MathFunction::Log10; })
       .Case([](math::Log1pOp) { return MathFunction::Log1p; })

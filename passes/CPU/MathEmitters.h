@@ -38,6 +38,7 @@ enum class MathFunction {
   Exp,
   Exp2,
   Expm1,
+  Fmod,
   Log,
   Log10,
   Log1p,
@@ -68,10 +69,11 @@ struct MathOptions {
   bool avx512 = false;
 };
 
-/// Emits the function of one operand (Atan2, Pow: two), scalars or vectors of
-/// any shape of a type for which canEmitMath holds, and returns the result, of
-/// the same type. Emits operations of arith, math (fma, absf, copysign, sqrt),
-/// vector and, for the rare large argument of a trigonometric function, scf.if.
+/// Emits the function of one operand (Atan2, Fmod, Pow: two), scalars or
+/// vectors of any shape of a type for which canEmitMath holds, and returns the
+/// result, of the same type. Emits operations of arith, math (fma, absf,
+/// copysign, sqrt), vector and, for the rare large argument of a trigonometric
+/// function, scf.if.
 mlir::Value emitMath(mlir::OpBuilder &builder, mlir::Location loc,
                      MathFunction function, mlir::ValueRange operands,
                      const MathOptions &options = {});

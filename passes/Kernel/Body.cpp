@@ -22,6 +22,8 @@ using namespace intarsia::kernel;
 using Kind = SymExpr::Kind;
 
 bool kernel::isDear(Operation *op) {
+  if (isa_and_nonnull<arith::RemFOp>(op))
+    return true;
   return isa_and_nonnull<math::MathDialect>(op->getDialect()) &&
          !isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::FloorOp,
               math::TruncOp, math::RoundEvenOp, math::RoundOp, math::CopySignOp,

@@ -155,14 +155,17 @@ Scalar exprScalar(const SymExpr &expr, const Scalar &like) {
   return Scalar(context, value, DType::I64).to(like.dtype());
 }
 
+void check(const Scalar &condition, StringRef message) {
+  const ScalarContext &context = condition.getContext();
+  cf::AssertOp::create(context.builder, context.loc, condition.getValue(),
+                       context.builder.getStringAttr(message));
+}
+
 Scalar checkedIndex(const Scalar &index, const SymExpr &size, bool wraps,
                     StringRef message) {
-  const ScalarContext &context = index.getContext();
   Scalar zero = index.constant(0), end = exprScalar(size, index);
   Scalar position = wraps ? select(index < zero, index + end, index) : index;
-  Scalar isValid = (position >= zero) & (position < end);
-  cf::AssertOp::create(context.builder, context.loc, isValid.getValue(),
-                       context.builder.getStringAttr(message));
+  check((position >= zero) & (position < end), message);
   return max(zero, min(position, end - index.constant(1)));
 }
 

@@ -56,6 +56,9 @@ SymExpr countOf(llvm::ArrayRef<SymExpr> sizes, llvm::ArrayRef<int64_t> dims);
 /// An integer expression as a scalar, emitted where `like` is, in its dtype.
 Scalar exprScalar(const SymExpr &expr, const Scalar &like);
 
+/// Makes the kernel fail with `message` where `condition` does not hold: once
+/// it has ended, the runtime raises it.
+void check(const Scalar &condition, llvm::StringRef message);
 /// An index (i64) into a dimension of `size`, checked at run time (`message` is
 /// the error) and clamped. A negative one counts from the end if `wraps`.
 Scalar checkedIndex(const Scalar &index, const SymExpr &size, bool wraps,

@@ -98,6 +98,50 @@ Lowered lowerEye(graph::CallOp call, KernelBuilder &kernel) {
                 })};
 }
 
+/// The positions on and below (above) a diagonal, row by row: they are known
+/// numbers of elements, so element i of the result follows from i.
+template <bool isLower>
+Lowered lowerTriangleIndices(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<int64_t> rows = call.intArg("row"),
+                         columns = call.intArg("col");
+  std::optional<int64_t> offset = call.intArg("offset");
+  // The start of every row goes into the code.
+  constexpr int64_t maxRows = 64;
+  if (!rows || !columns || !offset || !isPlainMemory(call) || *rows > maxRows)
+    return failure();
+  struct Row {
+    int64_t number, start, first;
+  };
+  SmallVector<Row> used;
+  int64_t count = 0;
+  for (int64_t row = 0; row < *rows; ++row) {
+    int64_t limit = row + *offset;
+    int64_t first = isLower ? 0 : std::clamp<int64_t>(limit, 0, *columns);
+    int64_t end =
+        isLower ? std::clamp<int64_t>(limit + 1, 0, *columns) : *columns;
+    if (end > first)
+      used.push_back({row, count, first});
+    count += std::max<int64_t>(end - first, 0);
+  }
+  SmallVector<SymExpr> sizes = resultSizes(call);
+  if (used.empty() || sizes[1] != SymExpr(count))
+    return failure();
+  return SmallVector<Tensor>{computeAt(
+      kernel, {}, sizes, resultDType(call),
+      [&](ArrayRef<Scalar>, ArrayRef<Scalar> position) {
+        const Scalar &i = position[1];
+        Scalar row = i.constant(used[0].number), start = i.constant(0),
+               first = i.constant(used[0].first);
+        for (const Row &next : ArrayRef(used).drop_front()) {
+          Scalar isPast = i >= i.constant(next.start);
+          row = select(isPast, i.constant(next.number), row);
+          start = select(isPast, i.constant(next.start), start);
+          first = select(isPast, i.constant(next.first), first);
+        }
+        return select(position[0] == i.constant(0), row, i - start + first);
+      })};
+}
+
 } // namespace
 
 void registerFactories(LoweringTable &table) {
@@ -114,6 +158,10 @@ void registerFactories(LoweringTable &table) {
        "prims::iota"},
       lowerRange);
   add({"aten::eye", "aten::eye.m"}, lowerEye);
+  table.add("aten::tril_indices", lowerTriangleIndices<true>);
+  table.add("aten::triu_indices", lowerTriangleIndices<false>);
+  for (StringRef name : {"full", "full_like", "scalar_tensor"})
+    table.add(("prims::" + name).str(), table.lookup(("aten::" + name).str()));
 }
 
 } // namespace intarsia::lower

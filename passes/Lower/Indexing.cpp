@@ -161,13 +161,82 @@ Lowered lowerIndex(graph::CallOp call, KernelBuilder &kernel) {
       })};
 }
 
+/// `self` with `value(...)` where `index`, which has one element along `dim`,
+/// points: no two elements go to the same place.
+Lowered lowerScatter(
+    graph::CallOp call, KernelBuilder &kernel,
+    llvm::function_ref<std::optional<Operand>(const Tensor &self,
+                                              const Tensor &index, int64_t dim)>
+        source,
+    llvm::function_ref<Scalar(const Scalar &like, ArrayRef<Scalar> scalars)>
+        value) {
+  std::optional<Tensor> self = tensorArgument(call, kernel, "self");
+  std::optional<Tensor> index = tensorArgument(call, kernel, "index");
+  if (!self || !index || self->rank() == 0 || index->dtype != DType::I64 ||
+      index->rank() != self->rank())
+    return failure();
+  std::optional<int64_t> dim = dimArgument(call, "dim", self->rank());
+  if (!dim)
+    return failure();
+  SmallVector<SymExpr> expected = self->sizes;
+  expected[*dim] = 1;
+  if (index->sizes != expected)
+    return failure();
+  SmallVector<Operand> operands = {*self, broadcast(*index, self->sizes)};
+  if (std::optional<Operand> from = source(*self, *index, *dim))
+    operands.push_back(*from);
+  std::string message =
+      (call.getCallee().split('.').first +
+       ": an index is out of bounds for dimension " + Twine(*dim))
+          .str();
+  return SmallVector<Tensor>{
+      computeAt(kernel, operands, self->sizes, self->dtype,
+                [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
+                  Scalar at = checkedIndex(v[1], self->sizes[*dim],
+                                           /*wraps=*/false, message);
+                  return select(position[*dim] == at, value(v[0], v), v[0]);
+                })};
+}
+
+Lowered lowerScatterValue(graph::CallOp call, KernelBuilder &kernel) {
+  return lowerScatter(
+      call, kernel,
+      [](const Tensor &, const Tensor &, int64_t) { return std::nullopt; },
+      [&](const Scalar &like, ArrayRef<Scalar>) {
+        return numberArgument(call, "value", like).roundedTo(resultDType(call));
+      });
+}
+
+Lowered lowerScatterSource(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> source = tensorArgument(call, kernel, "src");
+  if (!source || source->dtype != resultDType(call))
+    return failure();
+  bool fits = true;
+  Lowered result = lowerScatter(
+      call, kernel,
+      [&](const Tensor &self, const Tensor &index, int64_t) {
+        fits = source->sizes == index.sizes;
+        return fits ? std::optional(Operand(broadcast(*source, self.sizes)))
+                    : std::nullopt;
+      },
+      [](const Scalar &like, ArrayRef<Scalar> scalars) {
+        return scalars.size() == 3 ? scalars[2] : like;
+      });
+  if (!fits)
+    return failure();
+  return result;
+}
+
 } // namespace
 
 void registerIndexing(LoweringTable &table) {
   table.add("aten::embedding", lowerEmbedding);
   table.add("aten::gather", lowerGather);
   table.add("aten::index.Tensor", lowerIndex);
+  table.add("aten::_unsafe_index.Tensor", lowerIndex);
   table.add("aten::index_select", lowerIndexSelect);
+  table.add("aten::scatter.src", lowerScatterSource);
+  table.add("aten::scatter.value", lowerScatterValue);
 }
 
 } // namespace intarsia::lower

@@ -40,7 +40,7 @@ bool hasArithmetic(DType dtype) {
 
 /// Whether all tensors of the call may be a kernel's: of a dtype that kernels
 /// have, on one device of `devices`, and not known to be empty (nothing to
-/// compile).
+/// compile; a concatenation leaves such parts out).
 bool hasKernelTypes(graph::CallOp call, ArrayRef<std::string> devices) {
   StringRef device;
   auto isFine = [&](Type type) {
@@ -60,8 +60,10 @@ bool hasKernelTypes(graph::CallOp call, ArrayRef<std::string> devices) {
              return size.getExpr().isInteger(0);
            });
   };
+  bool isConcatenation = call.getCallee().ends_with("::cat");
   for (Value input : call.getInputs())
-    if (!isFine(input.getType()) || isEmpty(input.getType()))
+    if (!isFine(input.getType()) ||
+        (!isConcatenation && isEmpty(input.getType())))
       return false;
   for (Value output : call.getOutputs())
     if (!isa<graph::TensorType>(output.getType()) ||
@@ -120,6 +122,12 @@ private:
       if (output.use_empty())
         continue;
       assert(tensor.value && "a used output was left out");
+      // Sizes that are equal, but not in their types, are nobody's to assume.
+      if (tensor.sizes !=
+          cast<graph::TensorType>(output.getType()).getSizeExprs()) {
+        ++numDeclined;
+        return;
+      }
       used.push_back(tensor);
       types.push_back(cast<graph::TensorType>(output.getType()));
       replaced.push_back(output);

@@ -193,16 +193,27 @@ private:
   llvm::StringMap<Lowering> table;
 };
 
+/// Operators that are calls on purpose.
+struct LibraryCalls {
+  llvm::StringRef title, reason;
+  std::vector<llvm::StringRef> names;
+};
+llvm::ArrayRef<LibraryCalls> libraryCalls();
+
 /// The table as Markdown: docs/operators.md.
 void printOperators(llvm::raw_ostream &os);
 
 // One function a family, each in a file of its own.
 void registerPointwise(LoweringTable &table);
+void registerDivision(LoweringTable &table);
 void registerReductions(LoweringTable &table);
 void registerNormalisations(LoweringTable &table);
+void registerChannelNorms(LoweringTable &table);
+void registerLosses(LoweringTable &table);
 void registerIndexing(LoweringTable &table);
 void registerFactories(LoweringTable &table);
 void registerShapes(LoweringTable &table);
+void registerSampling(LoweringTable &table);
 
 /// The view operators: given the call and its (in-kernel) source, the view as
 /// an index map. Used by fusion to look through a view between two kernels.

@@ -6,24 +6,18 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Softmax and its logarithm, layer, group, batch and RMS normalisation, forward
-// and backward. f16 and bf16 are computed in f32 and rounded once, at the end,
-// as in PyTorch's kernels.
+// Softmax and its logarithm, layer and RMS normalisation, forward and backward.
+// f16 and bf16 are computed in f32 and rounded once, at the end, as in
+// PyTorch's kernels.
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/Lower/Compose.h"
+#include "passes/Lower/Norms.h"
 
 using namespace mlir;
 
 namespace intarsia::lower {
 namespace {
-
-bool areFloats(ArrayRef<std::optional<Tensor>> tensors) {
-  return llvm::all_of(tensors, [](const std::optional<Tensor> &tensor) {
-    return tensor && isFloatingPoint(tensor->dtype);
-  });
-}
 
 //===----------------------------------------------------------------------===//
 // Softmax
@@ -82,7 +76,7 @@ Lowered lowerSoftmaxBackward(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> grad = tensorArgument(call, kernel, "grad_output");
   std::optional<Tensor> output = tensorArgument(call, kernel, "output");
   if (!areFloats({grad, output}) || grad->rank() == 0 ||
-      grad->dtype != output->dtype)
+      grad->dtype != output->dtype || grad->sizes != output->sizes)
     return failure();
   int64_t rank = grad->rank();
   std::optional<int64_t> dim = dimArgument(call, "dim", rank);
@@ -101,35 +95,8 @@ Lowered lowerSoftmaxBackward(graph::CallOp call, KernelBuilder &kernel) {
 }
 
 //===----------------------------------------------------------------------===//
-// Mean and reciprocal standard deviation
+// Layer and RMS normalisation
 //===----------------------------------------------------------------------===//
-
-struct Moments {
-  Tensor mean, rstd;
-};
-
-/// In two passes over the data: deviations are taken from the mean.
-Moments moments(KernelBuilder &kernel, const Tensor &x, ArrayRef<int64_t> dims,
-                double eps) {
-  SymExpr count = countOf(x.sizes, dims);
-  Tensor total = reduce(kernel, Reduction::Sum, x, dims);
-  auto divide = [&](const Tensor &sum) {
-    return compute(kernel, {sum}, sum.sizes, x.dtype, [&](ArrayRef<Scalar> v) {
-      return v[0] / exprScalar(count, v[0]);
-    });
-  };
-  Tensor mean = divide(total);
-  Tensor squares = compute(kernel, {x, along(mean, x.rank(), dims)}, x.sizes,
-                           x.dtype, [](ArrayRef<Scalar> v) {
-                             Scalar deviation = v[0] - v[1];
-                             return deviation * deviation;
-                           });
-  Tensor variance = divide(reduce(kernel, Reduction::Sum, squares, dims));
-  Tensor rstd =
-      compute(kernel, {variance}, variance.sizes, x.dtype,
-              [&](ArrayRef<Scalar> v) { return 1.0 / sqrt(v[0] + eps); });
-  return {mean, rstd};
-}
 
 /// The trailing dimensions that a layer norm works on.
 std::optional<SmallVector<int64_t>> normalizedDims(graph::CallOp call,
@@ -141,14 +108,6 @@ std::optional<SmallVector<int64_t>> normalizedDims(graph::CallOp call,
       llvm::seq<int64_t>(rank - static_cast<int64_t>(shape->size()), rank));
 }
 
-SmallVector<int64_t> otherDims(int64_t rank, ArrayRef<int64_t> dims) {
-  SmallVector<int64_t> others;
-  for (int64_t dim = 0; dim < rank; ++dim)
-    if (!llvm::is_contained(dims, dim))
-      others.push_back(dim);
-  return others;
-}
-
 Lowered lowerLayerNorm(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> in = tensorArgument(call, kernel, "input");
   std::optional<double> eps = call.floatArg("eps");
@@ -158,7 +117,9 @@ Lowered lowerLayerNorm(graph::CallOp call, KernelBuilder &kernel) {
   if (!dims)
     return failure();
   Tensor x = kernel.cast(*in, computeType(in->dtype));
-  auto [mean, rstd] = moments(kernel, x, *dims, *eps);
+  auto [mean, deviations] = moments(kernel, x, *dims, x.dtype);
+  Tensor rstd =
+      reciprocalDeviation(kernel, deviations, countOf(x.sizes, *dims), *eps);
   SmallVector<Operand> operands = {x, along(mean, x.rank(), *dims),
                                    along(rstd, x.rank(), *dims)};
   std::optional<Tensor> weight = tensorArgument(call, kernel, "weight");
@@ -187,70 +148,6 @@ Lowered lowerLayerNorm(graph::CallOp call, KernelBuilder &kernel) {
                 resultSizes(call, 2))};
 }
 
-/// What the backward passes of layer and RMS norm share: the gradients of
-/// input, weight and bias, as far as they are wanted.
-struct NormGradients {
-  KernelBuilder &kernel;
-  Tensor grad, x;
-  std::optional<Tensor> mean, weight;
-  Tensor rstd;
-  SmallVector<int64_t> dims;
-  DType inner;
-
-  int64_t rank() const { return x.rank(); }
-
-  /// The normalised input.
-  Tensor normalised() const {
-    SmallVector<Operand> operands = {x, along(rstd, rank(), dims)};
-    if (mean)
-      operands.push_back(along(*mean, rank(), dims));
-    return compute(kernel, operands, x.sizes, inner, [&](ArrayRef<Scalar> v) {
-      Scalar deviation = mean ? v[0] - v[2].to(inner) : v[0];
-      return deviation * v[1].to(inner);
-    });
-  }
-
-  Tensor input(const Tensor &unit, DType result) const {
-    SmallVector<Operand> operands = {grad};
-    if (weight)
-      operands.push_back(broadcast(*weight, x.sizes));
-    Tensor scaled =
-        compute(kernel, operands, x.sizes, inner, [&](ArrayRef<Scalar> v) {
-          return weight ? v[0] * v[1].to(inner) : v[0];
-        });
-    Tensor products = compute(kernel, {scaled, unit}, x.sizes, inner,
-                              [](ArrayRef<Scalar> v) { return v[0] * v[1]; });
-    Tensor productSum = reduce(kernel, Reduction::Sum, products, dims);
-    SmallVector<Operand> last = {scaled, unit, along(productSum, rank(), dims),
-                                 along(rstd, rank(), dims)};
-    if (mean)
-      last.push_back(
-          along(reduce(kernel, Reduction::Sum, scaled, dims), rank(), dims));
-    SymExpr count = countOf(x.sizes, dims);
-    return compute(kernel, last, x.sizes, result, [&](ArrayRef<Scalar> v) {
-      Scalar elements = exprScalar(count, v[0]);
-      Scalar inner = v[1] * (v[2] / elements);
-      if (mean)
-        inner = inner + v[4] / elements;
-      return v[3].to(v[0].dtype()) * (v[0] - inner);
-    });
-  }
-
-  /// Summed over everything but the normalised dimensions.
-  Tensor column(const std::optional<Tensor> &unit, DType result) const {
-    SmallVector<int64_t> rows = otherDims(rank(), dims);
-    SmallVector<Operand> operands = {grad};
-    if (unit)
-      operands.push_back(*unit);
-    Tensor terms =
-        compute(kernel, operands, x.sizes, inner,
-                [&](ArrayRef<Scalar> v) { return unit ? v[0] * v[1] : v[0]; });
-    if (rows.empty())
-      return kernel.cast(terms, result);
-    return kernel.cast(reduce(kernel, Reduction::Sum, terms, rows), result);
-  }
-};
-
 /// The statistics of a norm come with size 1 in the normalised dimensions.
 std::optional<Tensor> statistic(graph::CallOp call, KernelBuilder &kernel,
                                 StringRef name, const Tensor &x,
@@ -273,7 +170,8 @@ Lowered lowerNormBackward(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> grad = tensorArgument(call, kernel, "grad_out");
   std::optional<Tensor> in = tensorArgument(call, kernel, "input");
   std::optional<SmallVector<bool>> mask = boolsArgument(call, "output_mask");
-  if (!areFloats({grad, in}) || !mask || mask->size() != (hasMean ? 3 : 2))
+  if (!areFloats({grad, in}) || grad->sizes != in->sizes || !mask ||
+      mask->size() != (hasMean ? 3 : 2))
     return failure();
   std::optional<SmallVector<int64_t>> dims = normalizedDims(call, in->rank());
   if (!dims)
@@ -284,14 +182,11 @@ Lowered lowerNormBackward(graph::CallOp call, KernelBuilder &kernel) {
     mean = statistic(call, kernel, "mean", *in, *dims);
   if (!rstd || (hasMean && !mean))
     return failure();
-  NormGradients gradients{kernel,
-                          *grad,
-                          *in,
-                          mean,
-                          tensorArgument(call, kernel, "weight"),
-                          *rstd,
-                          *dims,
-                          computeType(in->dtype)};
+  NormGradients gradients(kernel, *grad, *in, *rstd, *dims);
+  gradients.mean = mean;
+  if (std::optional<Tensor> weight = tensorArgument(call, kernel, "weight"))
+    gradients.weight = broadcast(*weight, in->sizes);
+  SmallVector<int64_t> rows = otherDims(in->rank(), *dims);
   Tensor unit = gradients.normalised();
   SmallVector<Tensor> results;
   // A gradient that is masked off is no output of the call.
@@ -299,10 +194,10 @@ Lowered lowerNormBackward(graph::CallOp call, KernelBuilder &kernel) {
   if ((*mask)[0])
     results.push_back(gradients.input(unit, resultDType(call, output++)));
   if ((*mask)[1])
-    results.push_back(gradients.column(unit, resultDType(call, output++)));
+    results.push_back(gradients.sum(unit, rows, resultDType(call, output++)));
   if (hasMean && (*mask)[2])
     results.push_back(
-        gradients.column(std::nullopt, resultDType(call, output++)));
+        gradients.sum(std::nullopt, rows, resultDType(call, output++)));
   if (results.empty() || output != call.getOutputs().size())
     return failure();
   return results;
@@ -339,95 +234,6 @@ Lowered lowerRMSNorm(graph::CallOp call, KernelBuilder &kernel) {
                      resultSizes(call, 1))};
 }
 
-//===----------------------------------------------------------------------===//
-// Group and batch normalisation
-//===----------------------------------------------------------------------===//
-
-Lowered lowerGroupNorm(graph::CallOp call, KernelBuilder &kernel) {
-  std::optional<Tensor> in = tensorArgument(call, kernel, "input");
-  std::optional<int64_t> group = call.intArg("group");
-  std::optional<double> eps = call.floatArg("eps");
-  if (!areFloats(in) || in->rank() < 2 || !group || !eps)
-    return failure();
-  std::optional<int64_t> channels = in->sizes[1].asInteger();
-  if (!channels || *channels % *group != 0)
-    return failure();
-  // N x groups x channels of a group x the rest
-  SmallVector<SymExpr> grouped = {in->sizes[0], *group, *channels / *group};
-  llvm::append_range(grouped, ArrayRef(in->sizes).drop_front(2));
-  Tensor reshaped = kernel.reshape(*in, grouped);
-  if (!reshaped.value)
-    return failure();
-  Tensor x = kernel.cast(reshaped, computeType(in->dtype));
-  SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(2, x.rank()));
-  auto [mean, rstd] = moments(kernel, x, dims, *eps);
-  SmallVector<Operand> operands = {x, along(mean, x.rank(), dims),
-                                   along(rstd, x.rank(), dims)};
-  std::optional<Tensor> weight = tensorArgument(call, kernel, "weight");
-  std::optional<Tensor> bias = tensorArgument(call, kernel, "bias");
-  for (const std::optional<Tensor> &parameter : {weight, bias})
-    if (parameter) {
-      Tensor split =
-          kernel.reshape(*parameter, {SymExpr(*group), *channels / *group});
-      if (!split.value)
-        return failure();
-      operands.push_back(Access{split, {1, 2}});
-    }
-  Tensor out = compute(kernel, operands, x.sizes, resultDType(call, 0),
-                       [&](ArrayRef<Scalar> v) {
-                         // As PyTorch's kernel: x * scale + shift.
-                         Scalar scale = v[2];
-                         if (weight)
-                           scale = scale * v[3].to(scale.dtype());
-                         Scalar shift = -(scale * v[1]);
-                         if (bias)
-                           shift = shift + v.back().to(scale.dtype());
-                         return scale * v[0] + shift;
-                       });
-  return SmallVector<Tensor>{
-      withSizes(kernel, out, in->sizes),
-      withSizes(kernel, kernel.cast(mean, resultDType(call, 1)),
-                resultSizes(call, 1)),
-      withSizes(kernel, kernel.cast(rstd, resultDType(call, 2)),
-                resultSizes(call, 2))};
-}
-
-Lowered lowerBatchNormInference(graph::CallOp call, KernelBuilder &kernel) {
-  std::optional<Tensor> x = tensorArgument(call, kernel, "input");
-  std::optional<Tensor> mean = tensorArgument(call, kernel, "running_mean");
-  std::optional<Tensor> variance = tensorArgument(call, kernel, "running_var");
-  std::optional<double> eps = call.floatArg("eps");
-  if (!areFloats({x, mean, variance}) || x->rank() < 2 || !eps)
-    return failure();
-  // The saved statistics of this operator are empty.
-  for (Value other : call.getOutputs().drop_front())
-    if (!other.use_empty())
-      return failure();
-  DType inner = computeType(x->dtype);
-  auto channels = [](const Tensor &tensor) {
-    return Operand(Access{tensor, {1}});
-  };
-  SmallVector<Operand> operands = {*x, channels(*mean), channels(*variance)};
-  std::optional<Tensor> weight = tensorArgument(call, kernel, "weight");
-  std::optional<Tensor> bias = tensorArgument(call, kernel, "bias");
-  if (weight)
-    operands.push_back(channels(*weight));
-  if (bias)
-    operands.push_back(channels(*bias));
-  Tensor out = compute(kernel, operands, x->sizes, resultDType(call, 0),
-                       [&](ArrayRef<Scalar> v) {
-                         // As PyTorch's kernel: x * alpha + beta.
-                         Scalar alpha = 1.0 / sqrt(v[2].to(inner) + *eps);
-                         if (weight)
-                           alpha = alpha * v[3].to(inner);
-                         Scalar beta = -(v[1].to(inner) * alpha);
-                         if (bias)
-                           beta = v.back().to(inner) + beta;
-                         return v[0] * alpha + beta;
-                       });
-  return SmallVector<Tensor>{out, Tensor(), Tensor()};
-}
-
 } // namespace
 
 void registerNormalisations(LoweringTable &table) {
@@ -440,9 +246,6 @@ void registerNormalisations(LoweringTable &table) {
   table.add("aten::native_layer_norm_backward", lowerNormBackward<true>);
   table.add("aten::_fused_rms_norm", lowerRMSNorm);
   table.add("aten::_fused_rms_norm_backward", lowerNormBackward<false>);
-  table.add("aten::native_group_norm", lowerGroupNorm);
-  table.add("aten::_native_batch_norm_legit_no_training",
-            lowerBatchNormInference);
 }
 
 } // namespace intarsia::lower

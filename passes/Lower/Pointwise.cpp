@@ -132,109 +132,6 @@ Scalar lerp(const Scalar &from, const Scalar &to, const Scalar &weight) {
 }
 
 //===----------------------------------------------------------------------===//
-// Division of integers
-//===----------------------------------------------------------------------===//
-
-enum class Rounding { Trunc, Floor };
-
-/// Eager raises ZeroDivisionError, so only a divisor that is known has a
-/// kernel.
-std::optional<int64_t> constantDivisor(graph::CallOp call,
-                                       KernelBuilder &kernel) {
-  std::optional<Argument> other = argument(call, kernel, "other");
-  if (!other || !other->isNumber() || isFloatingPoint(other->dtype))
-    return std::nullopt;
-  std::optional<int64_t> value = other->constantInt();
-  if (!value || *value == 0)
-    return std::nullopt;
-  return value;
-}
-
-Scalar divideInteger(const Scalar &a, int64_t divisor, Rounding rounding) {
-  if (divisor == -1)
-    return -a;
-  Scalar b = a.constant(divisor);
-  Scalar quotient = truncDiv(a, b);
-  if (rounding == Rounding::Trunc || !isSignedInteger(a.dtype()))
-    return quotient;
-  Scalar rest = truncMod(a, b);
-  Scalar zero = a.constant(0);
-  Scalar isBelow = (rest != zero) & (divisor > 0 ? rest < zero : rest > zero);
-  return select(isBelow, quotient - a.constant(1), quotient);
-}
-
-Scalar remainderInteger(const Scalar &a, int64_t divisor, Rounding rounding) {
-  if (divisor == -1)
-    return a.constant(0);
-  Scalar b = a.constant(divisor);
-  Scalar rest = truncMod(a, b);
-  if (rounding == Rounding::Trunc || !isSignedInteger(a.dtype()))
-    return rest;
-  Scalar zero = a.constant(0);
-  Scalar isBelow = (rest != zero) & (divisor > 0 ? rest < zero : rest > zero);
-  return select(isBelow, rest + b, rest);
-}
-
-template <Rounding rounding>
-Lowered lowerRemainder(graph::CallOp call, KernelBuilder &kernel) {
-  // The remainder of floats is exact in eager; it takes a loop.
-  std::optional<int64_t> divisor = constantDivisor(call, kernel);
-  std::optional<Argument> self = argument(call, kernel, "self");
-  DType dtype = resultDType(call);
-  if (!divisor || !self || !isInteger(dtype))
-    return failure();
-  return lowerPointwise(
-      call, kernel, {*self, *argument(call, kernel, "other")}, dtype,
-      NumberPrecision::Rounded, [&](ArrayRef<Scalar> scalars) {
-        return remainderInteger(scalars[0], *divisor, rounding);
-      });
-}
-
-Lowered lowerRoundedDivision(graph::CallOp call, KernelBuilder &kernel,
-                             Rounding rounding) {
-  std::optional<Argument> self = argument(call, kernel, "self");
-  std::optional<Argument> other = argument(call, kernel, "other");
-  if (!self || !other)
-    return failure();
-  DType dtype = resultDType(call);
-  if (isFloatingPoint(dtype)) {
-    // Floor division of floats goes by way of the exact remainder.
-    if (rounding == Rounding::Floor)
-      return failure();
-    return lowerPointwise(
-        call, kernel, {*self, *other}, dtype, NumberPrecision::ExactIfSecond,
-        [&](ArrayRef<Scalar> scalars) {
-          return trunc((scalars[0] / scalars[1]).roundedTo(dtype));
-        });
-  }
-  std::optional<int64_t> divisor = constantDivisor(call, kernel);
-  if (!divisor || !isInteger(dtype))
-    return failure();
-  return lowerPointwise(call, kernel, {*self, *other}, dtype,
-                        NumberPrecision::Rounded,
-                        [&](ArrayRef<Scalar> scalars) {
-                          return divideInteger(scalars[0], *divisor, rounding);
-                        });
-}
-
-Lowered lowerFloorDivide(graph::CallOp call, KernelBuilder &kernel) {
-  return lowerRoundedDivision(call, kernel, Rounding::Floor);
-}
-
-Lowered lowerDivision(graph::CallOp call, KernelBuilder &kernel) {
-  if (!call.isNone("rounding_mode")) {
-    std::optional<StringRef> mode = call.stringArg("rounding_mode");
-    if (mode == "trunc")
-      return lowerRoundedDivision(call, kernel, Rounding::Trunc);
-    if (mode == "floor")
-      return lowerRoundedDivision(call, kernel, Rounding::Floor);
-    return failure();
-  }
-  return exactBinary<[](const Scalar &a, const Scalar &b) { return a / b; }>(
-      call, kernel);
-}
-
-//===----------------------------------------------------------------------===//
 // Powers
 //===----------------------------------------------------------------------===//
 
@@ -472,6 +369,90 @@ Lowered lowerGLU(graph::CallOp call, KernelBuilder &kernel) {
       })};
 }
 
+/// The gradients of both halves, one after the other.
+Lowered lowerGLUBackward(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> grad = tensorArgument(call, kernel, "grad_output");
+  std::optional<Tensor> self = tensorArgument(call, kernel, "self");
+  // Halves round at several places of eager's two steps.
+  if (!grad || !self || self->rank() == 0 || grad->dtype != self->dtype ||
+      (self->dtype != DType::F32 && self->dtype != DType::F64))
+    return failure();
+  std::optional<int64_t> dim = dimArgument(call, "dim", self->rank());
+  if (!dim)
+    return failure();
+  SmallVector<SymExpr> sizes = grad->sizes;
+  const SymExpr &half = sizes[*dim];
+  if (half + half != self->sizes[*dim])
+    return failure();
+  Tensor a = kernel.slice(*self, *dim, 0, half, 1);
+  Tensor b = kernel.slice(*self, *dim, half, half, 1);
+  auto gradient = [&](bool isFirst) {
+    return kernel.pointwise(
+        {a, b, *grad}, sizes, self->dtype,
+        [&](OpBuilder &builder, Location loc, ValueRange values) {
+          ScalarContext context{kernel, builder, loc};
+          Scalar x(context, values[0], self->dtype);
+          Scalar gate = sigmoid(x.with(values[1])), g = x.with(values[2]);
+          Scalar result = isFirst ? gate * g : (1.0 - gate) * gate * x * g;
+          return result.getValue();
+        });
+  };
+  return SmallVector<Tensor>{
+      kernel.concat({gradient(true), gradient(false)}, *dim, self->sizes)};
+}
+
+/// The gradients of the input and of the weight, before that is summed.
+Lowered lowerPReLUBackward(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Argument> grad = argument(call, kernel, "grad_output");
+  std::optional<Argument> self = argument(call, kernel, "self");
+  std::optional<Argument> weight = argument(call, kernel, "weight");
+  if (!grad || !self || !weight)
+    return failure();
+  SmallVector<Argument> arguments = {*self, *weight, *grad};
+  DType dtype = resultDType(call);
+  Lowered ofInput = lowerPointwise(
+      call, kernel, arguments, dtype, NumberPrecision::Rounded,
+      [](ArrayRef<Scalar> v) { return select(v[0] > 0.0, v[2], v[1] * v[2]); });
+  Lowered ofWeight = lowerPointwise(
+      call, kernel, arguments, dtype, NumberPrecision::Rounded,
+      [](ArrayRef<Scalar> v) {
+        return select(v[0] > 0.0, v[2].constant(0.0), v[0] * v[2]);
+      });
+  if (failed(ofInput) || failed(ofWeight) ||
+      resultSizes(call, 0) != resultSizes(call, 1))
+    return failure();
+  return SmallVector<Tensor>{(*ofInput)[0], (*ofWeight)[0]};
+}
+
+Scalar logSigmoidBackward(const Scalar &grad, const Scalar &x,
+                          const Scalar &buffer) {
+  Scalar one = x.constant(1.0), isNegative = x < 0.0;
+  Scalar sign = select(isNegative, one, -one);
+  return (select(isNegative, one, x.constant(0.0)) -
+          sign * (buffer / (1.0 + buffer))) *
+         grad;
+}
+
+Scalar logit(graph::CallOp call, const Scalar &x) {
+  Scalar z = x;
+  if (std::optional<double> eps = call.floatArg("eps")) {
+    Scalar low = x.constant(*eps), high = 1.0 - low;
+    z = select(x < low, low, select(x > high, high, x));
+  }
+  return log(z / (1.0 - z));
+}
+
+Scalar logitBackward(graph::CallOp call, const Scalar &grad, const Scalar &x) {
+  Scalar inside = select((x == 0.0) | (x == 1.0), grad * infinity(x),
+                         grad / (x * (1.0 - x)));
+  if (std::optional<double> eps = call.floatArg("eps")) {
+    Scalar low = x.constant(*eps), high = 1.0 - low;
+    return select((x < low) | (x > high), x.constant(0.0), inside);
+  }
+  return select((x < 0.0) | (x > 1.0),
+                x.constant(std::numeric_limits<double>::quiet_NaN()), inside);
+}
+
 /// The second result is what the backward pass wants of the CPU's kernel.
 Lowered lowerLogSigmoid(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> self = tensorArgument(call, kernel, "self");
@@ -556,6 +537,10 @@ Lowered lowerChoice(graph::CallOp call, KernelBuilder &kernel,
                         });
 }
 
+Lowered lowerPrimsWhere(graph::CallOp call, KernelBuilder &kernel) {
+  return lowerChoice(call, kernel, "pred", "a", "b");
+}
+
 Lowered lowerWhere(graph::CallOp call, KernelBuilder &kernel) {
   return lowerChoice(call, kernel, "condition", "self", "other");
 }
@@ -602,10 +587,6 @@ void registerPointwise(LoweringTable &table) {
   add({"aten::sub.Tensor", "aten::sub.Scalar"}, binary<[](Call call, S a, S b) { return addScaled(call, a, b, -1); }>);
   add({"aten::rsub.Tensor", "aten::rsub.Scalar"}, binary<[](Call call, S a, S b) { return addScaled(call, b, a, -1); }>);
   add({"aten::mul.Tensor", "aten::mul.Scalar"}, exactBinary<[](S a, S b) { return a * b; }>);
-  add({"aten::div.Tensor", "aten::div.Scalar", "aten::div.Tensor_mode", "aten::div.Scalar_mode", "aten::true_divide.Tensor"}, lowerDivision);
-  add({"aten::floor_divide", "aten::floor_divide.Scalar"}, lowerFloorDivide);
-  add({"aten::remainder.Tensor", "aten::remainder.Scalar"}, lowerRemainder<Rounding::Floor>);
-  add({"aten::fmod.Tensor", "aten::fmod.Scalar"}, lowerRemainder<Rounding::Trunc>);
   table.add("aten::addcmul", pointwise<[](Call call, S a, S b, S c) { return fma(number(call, "value", a) * b, c, a); }, "self", "tensor1", "tensor2">);
   table.add("aten::addcdiv", pointwise<[](Call call, S a, S b, S c) { return a + number(call, "value", a) * b / c; }, "self", "tensor1", "tensor2">);
   table.add("aten::lerp.Tensor", pointwise<[](S a, S b, S weight) { return lerp(a, b, weight); }, "self", "end", "weight">);
@@ -616,6 +597,7 @@ void registerPointwise(LoweringTable &table) {
   table.add("aten::square", unary<[](S x) { return x * x; }>);
   table.add("aten::pow.Tensor_Scalar", lowerPowScalar);
   table.add("aten::pow.Tensor_Tensor", pointwise<[](S x, S y) { return pow(x, y); }, "self", "exponent">);
+  table.add("prims::pow", binary<[](S x, S y) { return pow(x, y); }>);
   table.add("aten::pow.Scalar", pointwise<[](S x, S y) { return pow(x, y); }, "self", "exponent">);
   table.add("aten::sqrt", unary<[](S x) { return sqrt(x); }>);
   table.add("aten::rsqrt", unary<[](S x) { return 1.0 / sqrt(x); }>);
@@ -664,6 +646,11 @@ void registerPointwise(LoweringTable &table) {
   table.add("aten::tanh", unary<[](S x) { return tanh(x); }>);
   table.add("aten::sigmoid", unary<[](S x) { return sigmoid(x); }>);
   table.add("aten::logaddexp", binary<[](S a, S b) { return select(isInf(a) & (a == b), a, max(a, b) + log1p(exp(-abs(a - b)))); }>);
+  table.add("aten::logaddexp2", binary<[](S a, S b) { return select(isInf(a) & (a == b), a, max(a, b) + log2(1.0 + exp2(-abs(a - b)))); }>);
+  table.add("aten::special_entr", unary<[](S x) { return select(isNaN(x), x, select(x > 0.0, -x * log(x), select(x == 0.0, x.constant(0), -infinity(x)))); }>);
+  table.add("aten::deg2rad", unary<[](S x) { return x * (std::numbers::pi / 180); }>);
+  table.add("aten::rad2deg", unary<[](S x) { return x * (180 / std::numbers::pi); }>);
+  table.add("aten::angle", unary<[](S x) { return select(isNaN(x), x, select(x < 0.0, x.constant(std::numbers::pi), x.constant(0))); }>);
   add({"aten::xlogy.Tensor", "aten::xlogy.Scalar_Other", "aten::xlogy.Scalar_Self"}, binary<[](Call call, S x, S y) { return select(isNaN(y), y, select(x == 0.0, x.constant(0), x * log(y).roundedTo(resultDType(call)))); }>);
   table.add("aten::sinc", unary<[](S x) { Scalar product = std::numbers::pi * x; return select(x == 0.0, x.constant(1), sin(product) / product); }>);
 
@@ -695,7 +682,15 @@ void registerPointwise(LoweringTable &table) {
   table.add("aten::hardshrink", unary<[](Call call, S x) { Scalar limit = number(call, "lambd", x).roundedTo(resultDType(call)); return select((x >= -limit) & (x <= limit), x.constant(0), x); }>);
   table.add("aten::softshrink", unary<[](Call call, S x) { Scalar limit = number(call, "lambd", x).roundedTo(resultDType(call)); return select(x > limit, x - limit, select(x < -limit, x + limit, x * 0.0)); }>);
   table.add("aten::glu", lowerGLU);
+  table.add("aten::glu_backward", lowerGLUBackward);
   table.add("aten::log_sigmoid_forward", lowerLogSigmoid);
+  table.add("aten::log_sigmoid_backward", pointwise<[](S grad, S x, S buffer) { return logSigmoidBackward(grad, x, buffer); }, "grad_output", "self", "buffer">);
+  table.add("aten::_prelu_kernel_backward", lowerPReLUBackward);
+  table.add("aten::hardshrink_backward", pointwise<[](Call call, S grad, S x) { Scalar limit = number(call, "lambd", x).roundedTo(resultDType(call)); return select((x >= -limit) & (x <= limit), x.constant(0), grad); }, "grad_out", "self">);
+  table.add("aten::softshrink_backward", pointwise<[](Call call, S grad, S x) { Scalar limit = number(call, "lambd", x).roundedTo(resultDType(call)); return select((x >= -limit) & (x <= limit), x.constant(0), grad); }, "grad_output", "self">);
+  table.add("aten::logit", unary<[](Call call, S x) { return logit(call, x); }>);
+  table.add("aten::logit_backward", pointwise<[](Call call, S grad, S x) { return logitBackward(call, grad, x); }, "grad_output", "self">);
+  table.add("aten::celu", unary<[](Call call, S x) { Scalar alpha = number(call, "alpha", x); return select(x <= 0.0, expm1(x * (x.constant(1.0 / call.floatArg("alpha").value_or(1.0)))) * alpha, x); }>);
   table.add("aten::native_dropout_backward", pointwise<[](Call call, S grad, S mask) { return grad * (mask * number(call, "scale", grad)).roundedTo(resultDType(call)); }, "grad_output", "mask">);
 
   // Comparisons and limits.
@@ -730,8 +725,8 @@ void registerPointwise(LoweringTable &table) {
   add({"aten::bitwise_or.Tensor", "aten::bitwise_or.Scalar", "aten::bitwise_or.Scalar_Tensor"}, binary<[](S a, S b) { return integral(a) | b; }>);
   add({"aten::bitwise_xor.Tensor", "aten::bitwise_xor.Scalar", "aten::bitwise_xor.Scalar_Tensor"}, binary<[](S a, S b) { return integral(a) ^ b; }>);
   table.add("aten::bitwise_not", unary<[](S x) { return ~integral(x); }>);
-  add({"aten::bitwise_left_shift.Tensor", "aten::bitwise_left_shift.Tensor_Scalar"}, binary<[](S a, S b) { return leftShift(integral(a), b); }>);
-  add({"aten::bitwise_right_shift.Tensor", "aten::bitwise_right_shift.Tensor_Scalar"}, binary<[](S a, S b) { return rightShift(integral(a), b); }>);
+  add({"aten::bitwise_left_shift.Tensor", "aten::bitwise_left_shift.Tensor_Scalar", "aten::__lshift__.Tensor", "aten::__lshift__.Scalar"}, binary<[](S a, S b) { return leftShift(integral(a), b); }>);
+  add({"aten::bitwise_right_shift.Tensor", "aten::bitwise_right_shift.Tensor_Scalar", "aten::__rshift__.Tensor", "aten::__rshift__.Scalar"}, binary<[](S a, S b) { return rightShift(integral(a), b); }>);
 
   // Choices, conversions, copies.
   add({"aten::where.self", "aten::where.ScalarSelf", "aten::where.ScalarOther", "aten::where.Scalar"}, lowerWhere);
@@ -739,8 +734,30 @@ void registerPointwise(LoweringTable &table) {
   add({"aten::clone", "aten::_to_copy", "aten::lift_fresh_copy"}, lowerCopy<"self">);
   table.add("aten::copy", lowerCopy<"src">);
   table.add("prims::convert_element_type", lowerCopy<"a">);
+  table.add("prims::where", lowerPrimsWhere);
   add({"aten::fill.Scalar", "aten::fill.Tensor"}, lowerCopy<"value">);
   // clang-format on
+
+  // PyTorch's reference implementations are written in these; they have the
+  // names and the arguments of operators.
+  for (StringRef name :
+       {"abs",        "acos",  "acosh",       "asin",    "asinh",    "atan",
+        "atan2",      "atanh", "bitwise_not", "ceil",    "clone",    "cos",
+        "cosh",       "erf",   "erfc",        "exp",     "exp2",     "expm1",
+        "floor",      "fmax",  "fmin",        "hypot",   "isfinite", "log",
+        "log10",      "log1p", "log2",        "maximum", "minimum",  "neg",
+        "reciprocal", "round", "rsqrt",       "sign",    "signbit",  "sin",
+        "sinh",       "sqrt",  "tan",         "tanh",    "trunc"})
+    table.add(("prims::" + name).str(), table.lookup(("aten::" + name).str()));
+  for (StringRef name : {"add", "bitwise_and", "bitwise_or", "bitwise_xor",
+                         "eq", "ge", "gt", "le", "lt", "mul", "ne", "sub"})
+    table.add(("prims::" + name).str(),
+              table.lookup(("aten::" + name + ".Tensor").str()));
+  table.add("prims::fill", table.lookup("aten::fill.Scalar"));
+  table.add("prims::shift_left",
+            table.lookup("aten::bitwise_left_shift.Tensor"));
+  table.add("prims::shift_right_arithmetic",
+            table.lookup("aten::bitwise_right_shift.Tensor"));
 }
 
 } // namespace intarsia::lower

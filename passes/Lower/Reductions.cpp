@@ -23,7 +23,17 @@ namespace intarsia::lower {
 namespace {
 
 std::optional<Tensor> input(graph::CallOp call, KernelBuilder &kernel) {
-  return tensorArgument(call, kernel, "self");
+  return tensorArgument(call, kernel, call.arg("self") ? "self" : "inp");
+}
+
+/// The dimensions to reduce; prims call them otherwise.
+std::optional<SmallVector<int64_t>> reducedDims(graph::CallOp call,
+                                                const Tensor &in) {
+  // Prims with an empty list reduce nothing, unlike operators.
+  auto list = dyn_cast_or_null<ArrayAttr>(call.arg("dims"));
+  if (list && list.empty())
+    return std::nullopt;
+  return dimsArgument(call, call.arg("dims") ? "dims" : "dim", in.rank());
 }
 
 /// What follows a reduction: the result's dtype and sizes.
@@ -58,7 +68,7 @@ Lowered lowerSum(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> in = input(call, kernel);
   if (!in)
     return failure();
-  auto dims = dimsArgument(call, "dim", in->rank());
+  auto dims = reducedDims(call, *in);
   DType dtype = resultDType(call);
   if (!dims || dtype == DType::Bool || (isMean && !isFloatingPoint(dtype)))
     return failure();
@@ -69,11 +79,28 @@ Lowered lowerSum(graph::CallOp call, KernelBuilder &kernel) {
   return finishAs(call, kernel, result);
 }
 
+/// The sum of what is not NaN.
+Lowered lowerNanSum(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> in = input(call, kernel);
+  if (!in)
+    return failure();
+  auto dims = reducedDims(call, *in);
+  DType dtype = resultDType(call);
+  if (!dims || !isFloatingPoint(in->dtype) || !isFloatingPoint(dtype))
+    return failure();
+  Tensor x = converted(kernel, *in, dtype);
+  Tensor numbers =
+      compute(kernel, {x}, x.sizes, x.dtype, [](ArrayRef<Scalar> v) {
+        return select(isNaN(v[0]), v[0].constant(0.0), v[0]);
+      });
+  return finishAs(call, kernel, reduce(kernel, Reduction::Sum, numbers, *dims));
+}
+
 Lowered lowerCountNonzero(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> in = input(call, kernel);
   if (!in)
     return failure();
-  auto dims = dimsArgument(call, "dim", in->rank());
+  auto dims = reducedDims(call, *in);
   if (!dims)
     return failure();
   Tensor ones =
@@ -87,7 +114,7 @@ Lowered lowerTruth(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> in = input(call, kernel);
   if (!in)
     return failure();
-  auto dims = dimsArgument(call, "dim", in->rank());
+  auto dims = reducedDims(call, *in);
   // An empty list reduces nothing here, unlike with the others.
   auto list = dyn_cast_or_null<ArrayAttr>(call.arg("dim"));
   if (!dims || (list && list.empty()))
@@ -107,7 +134,7 @@ Lowered lowerExtremum(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> in = input(call, kernel);
   if (!in)
     return failure();
-  auto dims = dimsArgument(call, "dim", in->rank());
+  auto dims = reducedDims(call, *in);
   if (!dims)
     return failure();
   return finishAs(
@@ -205,7 +232,7 @@ Lowered lowerArgExtremum(graph::CallOp call, KernelBuilder &kernel) {
   // Eager refuses bool.
   if (!in || in->rank() == 0 || in->dtype == DType::Bool)
     return failure();
-  auto dims = dimsArgument(call, "dim", in->rank());
+  auto dims = reducedDims(call, *in);
   if (!dims)
     return failure();
   return finishAs(call, kernel, argReduce(kernel, *in, *dims, isMax).index);
@@ -221,7 +248,7 @@ Lowered lowerVariance(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> in = input(call, kernel);
   if (!in || !isFloatingPoint(in->dtype))
     return failure();
-  auto dims = dimsArgument(call, "dim", in->rank());
+  auto dims = reducedDims(call, *in);
   if (!dims)
     return failure();
   double correction = 1;
@@ -264,7 +291,7 @@ Lowered lowerLogSumExp(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> in = input(call, kernel);
   if (!in || in->rank() == 0)
     return failure();
-  auto dims = dimsArgument(call, "dim", in->rank());
+  auto dims = reducedDims(call, *in);
   DType dtype = resultDType(call);
   if (!dims || !isFloatingPoint(dtype))
     return failure();
@@ -292,7 +319,7 @@ Lowered lowerNorm(graph::CallOp call, KernelBuilder &kernel, StringRef order) {
   std::optional<Tensor> in = input(call, kernel);
   if (!in)
     return failure();
-  auto dims = dimsArgument(call, "dim", in->rank());
+  auto dims = reducedDims(call, *in);
   DType dtype = resultDType(call);
   double p = 2;
   if (!call.isNone(order)) {
@@ -331,216 +358,6 @@ Lowered lowerOldNorm(graph::CallOp call, KernelBuilder &kernel) {
   return lowerNorm(call, kernel, "p");
 }
 
-//===----------------------------------------------------------------------===//
-// Losses
-//===----------------------------------------------------------------------===//
-
-/// PyTorch's numbers for a loss's reduction.
-enum LossReduction : int64_t { lossNone = 0, lossMean = 1, lossSum = 2 };
-
-/// A loss on each element, then a mean or sum over all. The elements are a
-/// tensor of the input's dtype in eager, so they round.
-Lowered lowerElementLoss(
-    graph::CallOp call, KernelBuilder &kernel,
-    llvm::function_ref<Scalar(const Scalar &, const Scalar &)> loss) {
-  std::optional<Tensor> self = input(call, kernel);
-  std::optional<Tensor> target = tensorArgument(call, kernel, "target");
-  std::optional<int64_t> reduction = call.intArg("reduction");
-  DType dtype = resultDType(call);
-  if (!self || !target || !reduction || self->dtype != dtype ||
-      target->dtype != dtype || self->sizes != target->sizes ||
-      !isFloatingPoint(dtype))
-    return failure();
-  Tensor losses = compute(kernel, {*self, *target}, self->sizes, dtype,
-                          [&](ArrayRef<Scalar> v) { return loss(v[0], v[1]); });
-  if (*reduction == lossNone)
-    return SmallVector<Tensor>{losses};
-  SmallVector<int64_t> dims =
-      llvm::to_vector(llvm::seq<int64_t>(0, self->rank()));
-  Tensor result =
-      reduce(kernel, Reduction::Sum, converted(kernel, losses, dtype), dims);
-  if (*reduction == lossMean)
-    result = dividedBy(kernel, result, countOf(self->sizes, dims));
-  return finishAs(call, kernel, result);
-}
-
-Lowered lowerMSELoss(graph::CallOp call, KernelBuilder &kernel) {
-  DType dtype = resultDType(call);
-  return lowerElementLoss(call, kernel, [&](const Scalar &a, const Scalar &b) {
-    Scalar difference = (a - b).roundedTo(dtype);
-    return difference * difference;
-  });
-}
-
-// PyTorch's kernel for one of the half precision types rounds after every step.
-
-Lowered lowerSmoothL1Loss(graph::CallOp call, KernelBuilder &kernel) {
-  std::optional<double> beta = call.floatArg("beta");
-  if (!beta)
-    return failure();
-  return lowerElementLoss(call, kernel, [&](const Scalar &a, const Scalar &b) {
-    DType dtype = resultDType(call) == DType::F16 ? DType::F16 : a.dtype();
-    auto round = [&](const Scalar &x) { return x.roundedTo(dtype); };
-    Scalar limit = round(a.constant(*beta));
-    Scalar distance = abs(round(a - b));
-    return select(distance < limit,
-                  round(round(0.5 * distance) * distance) / limit,
-                  distance - round(0.5 * limit));
-  });
-}
-
-Lowered lowerHuberLoss(graph::CallOp call, KernelBuilder &kernel) {
-  std::optional<double> delta = call.floatArg("delta");
-  if (!delta)
-    return failure();
-  return lowerElementLoss(call, kernel, [&](const Scalar &a, const Scalar &b) {
-    DType dtype = resultDType(call) == DType::BF16 ? DType::BF16 : a.dtype();
-    auto round = [&](const Scalar &x) { return x.roundedTo(dtype); };
-    Scalar limit = round(a.constant(*delta));
-    Scalar distance = abs(round(a - b));
-    return select(distance <= limit, round(0.5 * distance) * distance,
-                  limit * round(distance - round(0.5 * limit)));
-  });
-}
-
-/// (1 - target) * x - log(sigmoid(x)), a chain of operators in eager.
-Lowered lowerBCEWithLogits(graph::CallOp call, KernelBuilder &kernel) {
-  if (!call.isNone("weight") || !call.isNone("pos_weight"))
-    return failure();
-  DType dtype = resultDType(call);
-  return lowerElementLoss(
-      call, kernel, [&](const Scalar &x, const Scalar &target) {
-        Scalar logSigmoid = min(x, x.constant(0.0)) - log1p(exp(-abs(x)));
-        Scalar other = (1.0 - target).roundedTo(dtype) * x;
-        return other.roundedTo(dtype) - logSigmoid.roundedTo(dtype);
-      });
-}
-
-Lowered lowerMSELossBackward(graph::CallOp call, KernelBuilder &kernel) {
-  std::optional<Tensor> grad = tensorArgument(call, kernel, "grad_output");
-  std::optional<Tensor> self = input(call, kernel);
-  std::optional<Tensor> target = tensorArgument(call, kernel, "target");
-  std::optional<int64_t> reduction = call.intArg("reduction");
-  SmallVector<SymExpr> sizes = resultSizes(call);
-  if (!grad || !self || !target || !reduction || self->sizes != sizes ||
-      target->sizes != sizes || !isFloatingPoint(self->dtype) ||
-      target->dtype != self->dtype || grad->dtype != self->dtype ||
-      !(grad->sizes.empty() || grad->sizes == sizes))
-    return failure();
-  SymExpr count = 1;
-  for (const SymExpr &size : sizes)
-    count = count * size;
-  return SmallVector<Tensor>{compute(
-      kernel, {broadcast(*grad, sizes), *self, *target}, sizes,
-      resultDType(call), [&](ArrayRef<Scalar> v) {
-        Scalar factor = v[0].constant(2.0);
-        if (*reduction == lossMean) {
-          // 2 / count in double, as eager's host code has it.
-          Scalar wide = v[0].to(DType::F64);
-          factor = (2.0 / exprScalar(count, wide)).to(v[0].dtype());
-        }
-        DType dtype = resultDType(call);
-        Scalar difference = (v[1] - v[2]).roundedTo(dtype);
-        return (factor.roundedTo(dtype) * difference).roundedTo(dtype) * v[0];
-      })};
-}
-
-/// The class that a row's target names, and its weight.
-struct Target {
-  Scalar index, isIgnored, weight;
-};
-
-struct NegativeLogLikelihood {
-  KernelBuilder &kernel;
-  Tensor self, target;
-  std::optional<Tensor> weight;
-  int64_t reduction, ignoreIndex;
-
-  static std::optional<NegativeLogLikelihood> get(graph::CallOp call,
-                                                  KernelBuilder &kernel) {
-    std::optional<Tensor> self = input(call, kernel);
-    std::optional<Tensor> target = tensorArgument(call, kernel, "target");
-    std::optional<int64_t> reduction = call.intArg("reduction");
-    std::optional<int64_t> ignoreIndex = call.intArg("ignore_index");
-    // Eager accumulates f16 and bf16 in ways of its own.
-    if (!self || !target || !reduction || !ignoreIndex || self->rank() != 2 ||
-        target->rank() != 1 || target->dtype != DType::I64 ||
-        (self->dtype != DType::F32 && self->dtype != DType::F64))
-      return std::nullopt;
-    return NegativeLogLikelihood{
-        kernel,     *self,
-        *target,    tensorArgument(call, kernel, "weight"),
-        *reduction, *ignoreIndex};
-  }
-
-  /// `index` is where to read: in range whatever the data.
-  Target at(const Scalar &target) const;
-};
-
-Target NegativeLogLikelihood::at(const Scalar &target) const {
-  Scalar isIgnored = target == target.constant(ignoreIndex);
-  Scalar index =
-      checkedIndex(select(isIgnored, target.constant(0), target), self.sizes[1],
-                   false, "aten::nll_loss: a target is out of bounds");
-  Scalar one = Scalar(target.getContext(), nullptr, self.dtype).constant(1.0);
-  Scalar weightOf = weight ? readAt(*weight, {index}) : one;
-  return {index, isIgnored,
-          select(isIgnored, weightOf.constant(0.0), weightOf)};
-}
-
-Lowered lowerNLLLoss(graph::CallOp call, KernelBuilder &kernel) {
-  auto loss = NegativeLogLikelihood::get(call, kernel);
-  if (!loss)
-    return failure();
-  DType dtype = loss->self.dtype;
-  ArrayRef<SymExpr> rows = loss->target.sizes;
-  Tensor losses =
-      computeAt(kernel, {loss->target}, rows, dtype,
-                [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
-                  Target target = loss->at(v[0]);
-                  Scalar value =
-                      readAt(loss->self, {position[0], target.index});
-                  return select(target.isIgnored, value.constant(0.0),
-                                -value * target.weight);
-                });
-  if (loss->reduction == lossNone) {
-    if (!call.getOutputs()[1].use_empty())
-      return failure();
-    return SmallVector<Tensor>{losses, Tensor()};
-  }
-  Tensor weights =
-      compute(kernel, {loss->target}, rows, dtype,
-              [&](ArrayRef<Scalar> v) { return loss->at(v[0]).weight; });
-  Tensor total = reduce(kernel, Reduction::Sum, losses, 0);
-  Tensor totalWeight = reduce(kernel, Reduction::Sum, weights, 0);
-  if (loss->reduction == lossMean)
-    total = compute(kernel, {total, totalWeight}, {}, dtype,
-                    [](ArrayRef<Scalar> v) { return v[0] / v[1]; });
-  return SmallVector<Tensor>{total, totalWeight};
-}
-
-Lowered lowerNLLLossBackward(graph::CallOp call, KernelBuilder &kernel) {
-  auto loss = NegativeLogLikelihood::get(call, kernel);
-  std::optional<Tensor> grad = tensorArgument(call, kernel, "grad_output");
-  std::optional<Tensor> totalWeight =
-      tensorArgument(call, kernel, "total_weight");
-  if (!loss || !grad || !totalWeight || totalWeight->rank() != 0 ||
-      grad->rank() != (loss->reduction == lossNone ? 1 : 0))
-    return failure();
-  Access gradAccess{*grad, {}};
-  if (grad->rank() == 1)
-    gradAccess.dims.push_back(0);
-  return SmallVector<Tensor>{computeAt(
-      kernel, {Access{loss->target, {0}}, gradAccess, Access{*totalWeight, {}}},
-      loss->self.sizes, resultDType(call),
-      [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
-        Target target = loss->at(v[0]);
-        Scalar scaled = loss->reduction == lossMean ? v[1] / v[2] : v[1];
-        Scalar isTarget = (position[1] == target.index) & ~target.isIgnored;
-        return select(isTarget, -scaled * target.weight, scaled.constant(0.0));
-      })};
-}
-
 } // namespace
 
 void registerReductions(LoweringTable &table) {
@@ -551,6 +368,7 @@ void registerReductions(LoweringTable &table) {
   add({"aten::sum", "aten::sum.dim_IntList"}, lowerSum<Reduction::Sum>);
   add({"aten::mean", "aten::mean.dim"}, lowerSum<Reduction::Sum, true>);
   add({"aten::prod", "aten::prod.dim_int"}, lowerSum<Reduction::Product>);
+  table.add("aten::nansum", lowerNanSum);
   add({"aten::count_nonzero", "aten::count_nonzero.dim_IntList"},
       lowerCountNonzero);
   add({"aten::any", "aten::any.dim", "aten::any.dims"},
@@ -573,17 +391,12 @@ void registerReductions(LoweringTable &table) {
   add({"aten::std_mean", "aten::std_mean.dim", "aten::std_mean.correction"},
       lowerVariance<true, true>);
   table.add("aten::logsumexp", lowerLogSumExp);
+  for (StringRef name : {"amax", "amin", "prod", "sum", "var"})
+    table.add(("prims::" + name).str(), table.lookup(("aten::" + name).str()));
   table.add("aten::linalg_vector_norm", lowerVectorNorm);
   add({"aten::norm.Scalar", "aten::norm.ScalarOpt_dim",
        "aten::norm.ScalarOpt_dtype", "aten::norm.ScalarOpt_dim_dtype"},
       lowerOldNorm);
-  table.add("aten::mse_loss", lowerMSELoss);
-  table.add("aten::mse_loss_backward", lowerMSELossBackward);
-  table.add("aten::smooth_l1_loss", lowerSmoothL1Loss);
-  table.add("aten::huber_loss", lowerHuberLoss);
-  table.add("aten::binary_cross_entropy_with_logits", lowerBCEWithLogits);
-  table.add("aten::nll_loss_forward", lowerNLLLoss);
-  table.add("aten::nll_loss_backward", lowerNLLLossBackward);
 }
 
 } // namespace intarsia::lower

@@ -380,6 +380,9 @@ Scalar copysign(const Scalar &magnitude, const Scalar &sign) {
   return make<math::CopySignOp>(magnitude, magnitude.getValue(),
                                 sign.getValue());
 }
+Scalar fmod(const Scalar &a, const Scalar &b) {
+  return emitted<arith::RemFOp>(a, b.getValue());
+}
 
 Scalar acos(const Scalar &a) { return emitted<math::AcosOp>(a); }
 Scalar acosh(const Scalar &a) { return emitted<math::AcoshOp>(a); }

@@ -121,6 +121,8 @@ Scalar sqrt(const Scalar &a);
 /// a * b + c, rounded once; on integers, computed plainly.
 Scalar fma(const Scalar &a, const Scalar &b, const Scalar &c);
 Scalar copysign(const Scalar &magnitude, const Scalar &sign);
+/// The exact remainder of a division rounded towards zero. Floats only.
+Scalar fmod(const Scalar &a, const Scalar &b);
 
 // Of at most 2 ulp. The call is declined where there is no emitter.
 Scalar acos(const Scalar &a);

@@ -28,8 +28,14 @@ std::optional<SmallVector<Tensor>> tensorList(graph::CallOp call,
                                               KernelBuilder &kernel) {
   SmallVector<Tensor> tensors;
   for (Value value : call.operandList("tensors")) {
-    if (!value || !isa<graph::TensorType>(value.getType()))
+    auto type = value ? dyn_cast<graph::TensorType>(value.getType()) : nullptr;
+    if (!type)
       return std::nullopt;
+    // One without elements adds nothing; eager lets one of shape [0] through
+    // whatever the others are.
+    if (llvm::any_of(type.getSizeExprs(),
+                     [](const SymExpr &size) { return size.isInteger(0); }))
+      continue;
     tensors.push_back(kernel.cast(kernel.input(value), resultDType(call)));
   }
   if (tensors.empty())
@@ -45,7 +51,6 @@ Lowered lowerConcatenation(graph::CallOp call, KernelBuilder &kernel) {
     return failure();
   SymExpr length = 0;
   for (const Tensor &tensor : *tensors) {
-    // A tensor of shape [0] is let through by eager whatever the others are.
     if (tensor.rank() != static_cast<int64_t>(sizes.size()))
       return failure();
     SmallVector<SymExpr> expected = sizes;
@@ -88,6 +93,39 @@ Tensor replaced(KernelBuilder &kernel, const Tensor &self, const Tensor &part,
   if (!after.isInteger(0))
     pieces.push_back(kernel.slice(self, dim, end, after, 1));
   return kernel.concat(pieces, dim, self.sizes);
+}
+
+/// Zeros of `sizes`, with `part` at the positions start, start + step, ...
+/// along `dim`.
+Lowered placed(KernelBuilder &kernel, const Tensor &part,
+               ArrayRef<SymExpr> sizes, int64_t dim, const SymExpr &start,
+               int64_t step) {
+  SymExpr after = sizes[dim] - start - part.sizes[dim];
+  if (step == 1 && start.asInteger() && after.asInteger()) {
+    SmallVector<int64_t> low(sizes.size()), high(sizes.size());
+    low[dim] = *start.asInteger();
+    high[dim] = *after.asInteger();
+    return SmallVector<Tensor>{
+        kernel.pad(part, low, high,
+                   constantScalar(kernel.builder(), kernel.getLoc(), part.dtype,
+                                  int64_t(0)))};
+  }
+  return SmallVector<Tensor>{computeAt(
+      kernel, {}, sizes, part.dtype,
+      [&](ArrayRef<Scalar>, ArrayRef<Scalar> position) {
+        SmallVector<Scalar> from = llvm::to_vector(position);
+        Scalar zero = from[dim].constant(0), by = from[dim].constant(step);
+        Scalar end = exprScalar(part.sizes[dim], zero);
+        Scalar distance = from[dim] - exprScalar(start, zero);
+        Scalar at = distance, isStep = distance >= zero;
+        if (step != 1) {
+          at = truncDiv(distance, by);
+          isStep = isStep & (truncMod(distance, by) == zero);
+        }
+        from[dim] = max(zero, min(at, end - from[dim].constant(1)));
+        Scalar value = readAt(part, from);
+        return select(isStep & (at < end), value, value.constant(0));
+      })};
 }
 
 Lowered lowerSliceScatter(graph::CallOp call, KernelBuilder &kernel) {
@@ -133,13 +171,19 @@ Lowered lowerPad(graph::CallOp call, KernelBuilder &kernel) {
       static_cast<int64_t>(pad->size()) > 2 * self->rank())
     return failure();
   SmallVector<int64_t> low(self->rank()), high(self->rank());
-  // Pairs from the last dimension on.
+  Tensor source = *self;
+  // Pairs from the last dimension on; a negative one cuts off.
   for (size_t i = 0; i < pad->size() / 2; ++i) {
     int64_t dim = self->rank() - 1 - static_cast<int64_t>(i);
     low[dim] = (*pad)[2 * i];
     high[dim] = (*pad)[2 * i + 1];
-    if (low[dim] < 0 || high[dim] < 0)
-      return failure();
+    int64_t before = std::max<int64_t>(-low[dim], 0);
+    int64_t after = std::max<int64_t>(-high[dim], 0);
+    if (before != 0 || after != 0)
+      source = kernel.slice(source, dim, before,
+                            source.sizes[dim] - SymExpr(before + after), 1);
+    low[dim] = std::max<int64_t>(low[dim], 0);
+    high[dim] = std::max<int64_t>(high[dim], 0);
   }
   std::optional<double> constant = 0.0;
   if (!call.isNone("value"))
@@ -148,7 +192,7 @@ Lowered lowerPad(graph::CallOp call, KernelBuilder &kernel) {
     return failure();
   Value filler =
       constantScalar(kernel.builder(), kernel.getLoc(), self->dtype, *constant);
-  Tensor result = kernel.pad(*self, low, high, filler);
+  Tensor result = kernel.pad(source, low, high, filler);
   if (result.sizes != resultSizes(call))
     return failure();
   return SmallVector<Tensor>{result};
@@ -190,19 +234,29 @@ rearranged(graph::CallOp call, KernelBuilder &kernel, const Tensor &self,
                 })};
 }
 
-Lowered lowerFlip(graph::CallOp call, KernelBuilder &kernel) {
-  std::optional<Tensor> self = input(call, kernel);
-  if (!self || self->rank() == 0)
+Lowered reversed(graph::CallOp call, KernelBuilder &kernel,
+                 const Tensor &self) {
+  if (self.rank() == 0)
     return failure();
   auto list = intsArgument(call, "dims");
-  auto dims = dimsArgument(call, "dims", self->rank());
+  auto dims = dimsArgument(call, "dims", self.rank());
   if (!list || list->empty() || !dims)
     return failure();
-  return rearranged(call, kernel, *self, [&](MutableArrayRef<Scalar> position) {
+  return rearranged(call, kernel, self, [&](MutableArrayRef<Scalar> position) {
     for (int64_t dim : *dims)
-      position[dim] = exprScalar(self->sizes[dim] - SymExpr(1), position[dim]) -
+      position[dim] = exprScalar(self.sizes[dim] - SymExpr(1), position[dim]) -
                       position[dim];
   });
+}
+
+Lowered lowerFlip(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = input(call, kernel);
+  return self ? reversed(call, kernel, *self) : Lowered(failure());
+}
+
+Lowered lowerPrimsReverse(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = tensorArgument(call, kernel, "a");
+  return self ? reversed(call, kernel, *self) : Lowered(failure());
 }
 
 Lowered lowerRoll(graph::CallOp call, KernelBuilder &kernel) {
@@ -231,6 +285,133 @@ Lowered lowerRoll(graph::CallOp call, KernelBuilder &kernel) {
   });
 }
 
+/// Zeros of `input_sizes`, with the gradient where the forward operator read.
+Lowered lowerSliceBackward(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> grad = tensorArgument(call, kernel, "grad_output");
+  SmallVector<SymExpr> sizes = resultSizes(call);
+  auto dim = dimArgument(call, "dim", static_cast<int64_t>(sizes.size()));
+  std::optional<int64_t> step = call.intArg("step");
+  if (!grad || !dim || !step || *step < 1)
+    return failure();
+  SmallVector<SymExpr> expected = sizes;
+  expected[*dim] = grad->sizes[*dim];
+  std::optional<SymExpr> start =
+      sliceStart(call, sizes[*dim], grad->sizes[*dim]);
+  if (!start || grad->sizes != expected || grad->dtype != resultDType(call))
+    return failure();
+  return placed(kernel, *grad, sizes, *dim, *start, *step);
+}
+
+Lowered lowerSelectBackward(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> grad = tensorArgument(call, kernel, "grad_output");
+  SmallVector<SymExpr> sizes = resultSizes(call);
+  auto dim = dimArgument(call, "dim", static_cast<int64_t>(sizes.size()));
+  if (!grad || sizes.empty() || !dim)
+    return failure();
+  std::optional<SymExpr> index = selectIndex(call, sizes[*dim]);
+  SmallVector<SymExpr> expected = sizes;
+  expected.erase(expected.begin() + *dim);
+  if (!index || grad->sizes != expected || grad->dtype != resultDType(call))
+    return failure();
+  return placed(kernel, kernel.unsqueeze(*grad, *dim), sizes, *dim, *index, 1);
+}
+
+enum class Border { Reflect, Replicate };
+
+/// Positions outside the source are those inside that a mirror or the nearest
+/// edge shows.
+template <Border border>
+Lowered lowerBorderPad(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = input(call, kernel);
+  auto pad = intsArgument(call, "padding");
+  if (!self || !pad || pad->size() % 2 != 0 ||
+      static_cast<int64_t>(pad->size()) > 2 * self->rank())
+    return failure();
+  SmallVector<SymExpr> sizes = self->sizes;
+  SmallVector<int64_t> low(self->rank());
+  SmallVector<bool> isPadded(self->rank());
+  for (size_t i = 0; i < pad->size() / 2; ++i) {
+    int64_t dim = self->rank() - 1 - static_cast<int64_t>(i);
+    int64_t before = (*pad)[2 * i], after = (*pad)[2 * i + 1];
+    std::optional<int64_t> size = sizes[dim].asInteger();
+    // Cut off what is negative: eager has rules for that.
+    if (before < 0 || after < 0 ||
+        (size && border == Border::Reflect &&
+         (before >= *size || after >= *size)))
+      return failure();
+    low[dim] = before;
+    isPadded[dim] = before != 0 || after != 0;
+    sizes[dim] = sizes[dim] + SymExpr(before + after);
+  }
+  if (sizes != resultSizes(call))
+    return failure();
+  return rearranged(call, kernel, *self, [&](MutableArrayRef<Scalar> position) {
+    for (int64_t dim = 0; dim < self->rank(); ++dim) {
+      if (!isPadded[dim])
+        continue;
+      Scalar zero = position[dim].constant(0);
+      Scalar last = exprScalar(self->sizes[dim] - SymExpr(1), position[dim]);
+      Scalar at = position[dim] - position[dim].constant(low[dim]);
+      if (border == Border::Reflect)
+        at = last - abs(last - abs(at));
+      // In range whatever the sizes are, which the fake implementation checked.
+      position[dim] = max(zero, min(at, last));
+    }
+  });
+}
+
+/// A reshape that eager copies.
+Lowered lowerPrimsReshape(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = tensorArgument(call, kernel, "a");
+  if (!self)
+    return failure();
+  return SmallVector<Tensor>{withSizes(kernel, *self, resultSizes(call))};
+}
+
+/// Channels become blocks of pixels.
+Lowered lowerPixelShuffle(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = input(call, kernel);
+  std::optional<int64_t> factor = call.intArg("upscale_factor");
+  SmallVector<SymExpr> sizes = resultSizes(call);
+  if (!self || !factor || self->rank() < 3)
+    return failure();
+  int64_t rest = self->rank() - 3;
+  SmallVector<SymExpr> split(sizes.begin(), sizes.begin() + rest + 1);
+  ArrayRef<SymExpr> image = ArrayRef(self->sizes).take_back(2);
+  llvm::append_range(split,
+                     ArrayRef<SymExpr>{*factor, *factor, image[0], image[1]});
+  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, rest + 1));
+  llvm::append_range(order,
+                     ArrayRef<int64_t>{rest + 3, rest + 1, rest + 4, rest + 2});
+  Tensor blocks = withSizes(kernel, *self, split);
+  if (kernel.declined())
+    return failure();
+  return SmallVector<Tensor>{
+      withSizes(kernel, kernel.permute(blocks, order), sizes)};
+}
+
+Lowered lowerPixelUnshuffle(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = input(call, kernel);
+  std::optional<int64_t> factor = call.intArg("downscale_factor");
+  SmallVector<SymExpr> sizes = resultSizes(call);
+  if (!self || !factor || self->rank() < 3)
+    return failure();
+  int64_t rest = self->rank() - 3;
+  SmallVector<SymExpr> split(self->sizes.begin(),
+                             self->sizes.begin() + rest + 1);
+  ArrayRef<SymExpr> image = ArrayRef(sizes).take_back(2);
+  llvm::append_range(split,
+                     ArrayRef<SymExpr>{image[0], *factor, image[1], *factor});
+  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, rest + 1));
+  llvm::append_range(order,
+                     ArrayRef<int64_t>{rest + 2, rest + 4, rest + 1, rest + 3});
+  Tensor blocks = withSizes(kernel, *self, split);
+  if (kernel.declined())
+    return failure();
+  return SmallVector<Tensor>{
+      withSizes(kernel, kernel.permute(blocks, order), sizes)};
+}
+
 template <bool isLower>
 Lowered lowerTriangle(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> self = input(call, kernel);
@@ -255,7 +436,21 @@ void registerShapes(LoweringTable &table) {
   table.add("aten::constant_pad_nd", lowerPad);
   table.add("aten::flip", lowerFlip);
   table.add("aten::repeat", lowerRepeat);
+  table.add("aten::pixel_shuffle", lowerPixelShuffle);
+  table.add("aten::pixel_unshuffle", lowerPixelUnshuffle);
+  for (StringRef rank : {"1d", "2d", "3d"}) {
+    table.add(("aten::reflection_pad" + rank).str(),
+              lowerBorderPad<Border::Reflect>);
+    table.add(("aten::replication_pad" + rank).str(),
+              lowerBorderPad<Border::Replicate>);
+  }
   table.add("aten::roll", lowerRoll);
+  table.add("aten::select_backward", lowerSelectBackward);
+  table.add("aten::slice_backward", lowerSliceBackward);
+  table.add("prims::cat", lowerConcatenation);
+  table.add("prims::collapse", lowerPrimsReshape);
+  table.add("prims::reshape", lowerPrimsReshape);
+  table.add("prims::rev", lowerPrimsReverse);
   table.add("aten::select_scatter", lowerSelectScatter);
   table.add("aten::slice_scatter", lowerSliceScatter);
   table.add("aten::stack", lowerStack);

@@ -64,7 +64,8 @@ FailureOr<Tensor> viewReshape(graph::CallOp call, KernelBuilder &kernel,
 
 FailureOr<Tensor> viewPermute(graph::CallOp call, KernelBuilder &kernel,
                               const Tensor &source) {
-  std::optional<SmallVector<int64_t>> order = intsArgument(call, "dims");
+  std::optional<SmallVector<int64_t>> order =
+      intsArgument(call, call.arg("dims") ? "dims" : "permutation");
   if (!order || static_cast<int64_t>(order->size()) != source.rank())
     return failure();
   for (int64_t &dim : *order)
@@ -107,6 +108,26 @@ FailureOr<Tensor> viewExpand(graph::CallOp call, KernelBuilder &kernel,
   if (!broadcastsTo(argument, sizes))
     return failure();
   return kernel.expand(source, sizes);
+}
+
+/// Dimension k of the source runs with dimension `broadcast_dimensions[k]`.
+FailureOr<Tensor> viewBroadcast(graph::CallOp call, KernelBuilder &kernel,
+                                const Tensor &source) {
+  std::optional<SmallVector<int64_t>> dims =
+      intsArgument(call, "broadcast_dimensions");
+  SmallVector<SymExpr> sizes = resultSizes(call);
+  if (!dims || static_cast<int64_t>(dims->size()) != source.rank())
+    return failure();
+  Access access{source, {}};
+  for (auto [dim, size] : llvm::zip(*dims, source.sizes)) {
+    bool isStretched = size.isInteger(1) && !sizes[dim].isInteger(1);
+    if (!isStretched && size != sizes[dim])
+      return failure();
+    access.dims.push_back(isStretched ? -1 : dim);
+  }
+  return kernel.pointwiseAccess(
+      access, sizes, source.dtype, /*withPosition=*/false,
+      [](OpBuilder &, Location, ValueRange values) { return values[0]; });
 }
 
 FailureOr<Tensor> viewSlice(graph::CallOp call, KernelBuilder &kernel,
@@ -162,6 +183,12 @@ const llvm::StringMap<ViewLowering> &viewTable() {
       {"aten::unflatten.int", viewReshape},
       {"aten::unsqueeze", viewReshape},
       {"aten::view", viewReshape},
+      {"prims::broadcast_in_dim", viewBroadcast},
+      {"prims::collapse_view", viewReshape},
+      {"prims::split_dim", viewReshape},
+      {"prims::squeeze", viewReshape},
+      {"prims::transpose", viewPermute},
+      {"prims::view_of", viewIdentity},
   };
   return table;
 }

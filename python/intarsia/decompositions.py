@@ -6,8 +6,9 @@
 # ===----------------------------------------------------------------------===#
 """Operators that are taken apart before the compiler sees them.
 
-Only where PyTorch's fake implementation says something else than the CPU kernel
-does, so that the traced graph itself would be wrong.
+Where PyTorch's fake implementation says something else than the CPU kernel does, so
+that the traced graph itself would be wrong, and where one operator does both what must
+be a call and what belongs in a kernel.
 """
 
 from __future__ import annotations
@@ -73,6 +74,27 @@ def _constant_pad_nd(x: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
     return x.clone()
 
 
+def _batch_norm(x: Tensor, *arguments: Any) -> Any:
+    # As with layer norm: the statistics are float32.
+    if not _is_mixed(x, *(p for p in arguments if isinstance(p, Tensor))):
+        return NotImplemented
+    op = aten._native_batch_norm_legit_functional.default
+    y, *statistics = op(x.float(), *arguments)
+    return y.to(x.dtype), *statistics
+
+
+def _native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
+    # As the CPU kernel: the mask is drawn, everything else is arithmetic. It draws in
+    # the order of x's memory, `bernoulli` in that of a contiguous tensor.
+    draws = train is not False and x.device.type == "cpu" and x.is_floating_point()
+    if not draws or not x.is_contiguous():
+        return NotImplemented
+    keep = 1.0 - p
+    # Not `empty_like`, which would be a reader of x.
+    mask = aten.bernoulli.p(torch.empty(x.shape, dtype=torch.bool, device=x.device), keep)
+    return x * mask * (0.0 if keep == 0 else 1.0 / keep), mask
+
+
 def _fma(a: Tensor, b: Tensor | float, c: Tensor) -> Tensor:
     # What the operator's own kernel computes; Dynamo writes it for `addcmul_`, with
     # a number in the place of a tensor, which the dispatcher does not take.
@@ -83,6 +105,8 @@ def table() -> dict[Any, Callable[..., Any]]:
     """The decompositions, by operator."""
     result: dict[Any, Callable[..., Any]] = {
         aten.constant_pad_nd.default: _constant_pad_nd,
+        aten._native_batch_norm_legit_functional.default: _batch_norm,
+        aten.native_dropout.default: _native_dropout,
         aten.native_layer_norm.default: _native_layer_norm,
         aten.native_layer_norm_backward.default: _native_layer_norm_backward,
     }

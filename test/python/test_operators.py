@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import operators as ops
 import pytest
 import torch
 from conftest import assert_same
+
+import intarsia
 
 
 def test_every_argument_kind(check, compile_with):
@@ -226,3 +230,66 @@ def test_layer_norm_of_mixed_precision(fuse: bool) -> None:
     got = run(torch.compile(call, backend="intarsia", options={"fuse": fuse}))
     for a, b in zip(got, run(call), strict=True):
         torch.testing.assert_close(a, b, rtol=2e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+def test_batch_norm_of_mixed_precision(fuse: bool) -> None:
+    norm = torch.nn.BatchNorm1d(6)
+    other = copy.deepcopy(norm)
+    x = torch.randn(16, 6, dtype=torch.bfloat16)
+
+    def run(module, f):
+        y = x.clone().requires_grad_()
+        out = f(y)
+        (out.float() * torch.arange(6.0)).sum().backward()
+        parameters = [module.weight.grad, module.bias.grad]
+        return out, y.grad, *parameters, module.running_mean, module.running_var
+
+    got = run(norm, torch.compile(norm, backend="intarsia", options={"fuse": fuse}))
+    for a, b in zip(got, run(other, other), strict=True):
+        torch.testing.assert_close(a, b, rtol=2e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+def test_dropout_draws_the_mask_that_eager_draws(fuse: bool) -> None:
+    x = torch.randn(5, 7)
+
+    def run(f):
+        y = x.clone().requires_grad_()
+        torch.manual_seed(0)
+        out = f(y)
+        out.sum().backward()
+        return out, y.grad
+
+    def call(y: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(y.exp(), 0.3) * 2
+
+    with intarsia.record_compilations() as compilations:
+        got = run(torch.compile(call, backend="intarsia", options={"fuse": fuse}))
+    for a, b in zip(got, run(call), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+    if fuse:
+        forward = compilations[0].program
+        assert forward.kernel_count == 1
+        assert "call aten::bernoulli.p" in forward.plan_text
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a, b: a // b,
+        lambda a, b: a % b,
+        lambda a, b: torch.fmod(a, b),
+        lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    ],
+)
+def test_integers_divided_by_zero(call) -> None:
+    compiled = torch.compile(call, backend="intarsia")
+    a = torch.arange(-40, 40)
+    for b in (torch.full((80,), -7), torch.full((80,), -1)):
+        assert torch.equal(compiled(a, b), call(a, b))
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiled(a, a)
+    # Eager dies of this one.
+    least = torch.full((20,), torch.iinfo(torch.int64).min)
+    assert compiled(least, torch.full((20,), -1)).shape == (20,)

@@ -41,3 +41,25 @@ func.func @mask(%x: !intarsia.tensor<[4]xf32>, %m: !intarsia.tensor<[4]xbool>) -
     : (!intarsia.tensor<[4]xf32>, !intarsia.tensor<[4]xbool>) -> !intarsia.tensor<[u0]xf32>
   return %0 : !intarsia.tensor<[u0]xf32>
 }
+
+// One index a row: no two values go to the same place.
+
+// CHECK-LABEL: func.func @scatter
+// CHECK: cf.assert %{{.+}}, "aten::scatter: an index is out of bounds for dimension 1"
+// CHECK: arith.cmpi eq
+// CHECK: arith.select
+func.func @scatter(%x: !intarsia.tensor<[s0, 5]xf32>, %i: !intarsia.tensor<[s0, 1]xi64>) -> !intarsia.tensor<[s0, 5]xf32> {
+  %0 = intarsia.call "aten::scatter.value"(self = %x, dim = 1, index = %i, value = 2.5)
+    : (!intarsia.tensor<[s0, 5]xf32>, !intarsia.tensor<[s0, 1]xi64>) -> !intarsia.tensor<[s0, 5]xf32>
+  return %0 : !intarsia.tensor<[s0, 5]xf32>
+}
+
+// Several may: the library's order decides.
+
+// CHECK-LABEL: func.func @scatter_several
+// CHECK: intarsia.call "aten::scatter.value"
+func.func @scatter_several(%x: !intarsia.tensor<[s0, 5]xf32>, %i: !intarsia.tensor<[s0, 2]xi64>) -> !intarsia.tensor<[s0, 5]xf32> {
+  %0 = intarsia.call "aten::scatter.value"(self = %x, dim = 1, index = %i, value = 2.5)
+    : (!intarsia.tensor<[s0, 5]xf32>, !intarsia.tensor<[s0, 2]xi64>) -> !intarsia.tensor<[s0, 5]xf32>
+  return %0 : !intarsia.tensor<[s0, 5]xf32>
+}

@@ -74,23 +74,6 @@ func.func @symbol(%x: !intarsia.tensor<[s0]xf32>) -> !intarsia.tensor<[s0]xf32> 
   return %0 : !intarsia.tensor<[s0]xf32>
 }
 
-// Integers divide by a known number only: by 0, eager raises.
-
-// CHECK-LABEL: func.func @integers
-// CHECK: ops ["aten::floor_divide"]
-// CHECK: arith.divsi
-// CHECK: intarsia.call "aten::floor_divide"
-// CHECK: intarsia.call "aten::remainder.Tensor"
-func.func @integers(%x: !intarsia.tensor<[4]xi32>, %y: !intarsia.tensor<[4]xi32>) -> !intarsia.tensor<[4]xi32> {
-  %0 = intarsia.call "aten::floor_divide"(self = %x, other = 3)
-    : (!intarsia.tensor<[4]xi32>) -> !intarsia.tensor<[4]xi32>
-  %1 = intarsia.call "aten::floor_divide"(self = %0, other = 0)
-    : (!intarsia.tensor<[4]xi32>) -> !intarsia.tensor<[4]xi32>
-  %2 = intarsia.call "aten::remainder.Tensor"(self = %1, other = %y)
-    : (!intarsia.tensor<[4]xi32>, !intarsia.tensor<[4]xi32>) -> !intarsia.tensor<[4]xi32>
-  return %2 : !intarsia.tensor<[4]xi32>
-}
-
 // PyTorch's kernel for alpha is a fused multiply-add; so is ours.
 
 // CHECK-LABEL: func.func @alpha

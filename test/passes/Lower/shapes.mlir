@@ -47,3 +47,24 @@ func.func @scatter(%x: !intarsia.tensor<[5, s0]xf32>, %y: !intarsia.tensor<[2, s
     : (!intarsia.tensor<[5, s0]xf32>, !intarsia.tensor<[2, s0]xf32>) -> !intarsia.tensor<[5, s0]xf32>
   return %0 : !intarsia.tensor<[5, s0]xf32>
 }
+
+// A mirror is arithmetic on positions.
+
+// CHECK-LABEL: func.func @reflection_pad
+// CHECK: tensor.extract
+func.func @reflection_pad(%x: !intarsia.tensor<[s0, 9]xf32>) -> !intarsia.tensor<[s0, 14]xf32> {
+  %0 = intarsia.call "aten::reflection_pad1d"(self = %x, padding = [3, 2])
+    : (!intarsia.tensor<[s0, 9]xf32>) -> !intarsia.tensor<[s0, 14]xf32>
+  return %0 : !intarsia.tensor<[s0, 14]xf32>
+}
+
+// The gradient of a slice is padded with zeros.
+
+// CHECK-LABEL: func.func @slice_backward
+// CHECK: tensor.pad %{{.+}} low[0, 2] high[0, 4]
+func.func @slice_backward(%g: !intarsia.tensor<[s0, 3]xf32>) -> !intarsia.tensor<[s0, 9]xf32> {
+  %n = intarsia.size s0 : index
+  %0 = intarsia.call "aten::slice_backward"(grad_output = %g, input_sizes = [%n, 9], dim = 1, start = 2, end = 5, step = 1)
+    : (!intarsia.tensor<[s0, 3]xf32>, index) -> !intarsia.tensor<[s0, 9]xf32>
+  return %0 : !intarsia.tensor<[s0, 9]xf32>
+}

@@ -424,7 +424,7 @@ INSTANTIATE_TEST_SUITE_P(All, MathAccuracyF64, testing::ValuesIn(casesOfF64()),
 
 /// Two operands: all pairs of special values, and random ones.
 void checkBinary(const char *name, const char *op,
-                 double (*exact)(double, double)) {
+                 double (*exact)(double, double), double limit = 2) {
   Compiled kernel(loop("f32", "f32",
                        std::string("%r = ") + op + " %x, %y : vector<16xf32>"));
   std::vector<float> special = {
@@ -461,8 +461,8 @@ void checkBinary(const char *name, const char *op,
       worst = {error, x[i], y[i], results[i]};
   }
   report(name, "f32", worst, nanosecondsAnElement<float>(kernel, 0.1, 5));
-  EXPECT_LE(worst.error, 2) << name << "(" << worst.input << ", "
-                            << worst.second << ") = " << worst.value;
+  EXPECT_LE(worst.error, limit) << name << "(" << worst.input << ", "
+                                << worst.second << ") = " << worst.value;
 }
 
 TEST(MathAccuracy, PowWithinTwoUlp) {
@@ -473,6 +473,12 @@ TEST(MathAccuracy, PowWithinTwoUlp) {
 TEST(MathAccuracy, Atan2WithinTwoUlp) {
   checkBinary("atan2", "math.atan2",
               [](double y, double x) { return std::atan2(y, x); });
+}
+
+TEST(MathAccuracy, FmodIsExact) {
+  checkBinary(
+      "fmod", "arith.remf", [](double x, double y) { return std::fmod(x, y); },
+      /*limit=*/0);
 }
 
 TEST(MathAccuracy, BF16RoundsToNearestEven) {

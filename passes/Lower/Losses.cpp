@@ -1,0 +1,385 @@
+//===- Losses.cpp - Loss functions and their gradients ------------*- C++
+//-*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// A loss is computed in the kernel that reduces it. Eager stores the losses of
+// the elements before it reduces them, so they round to the input's dtype.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Lower/Compose.h"
+
+using namespace mlir;
+
+namespace intarsia::lower {
+namespace {
+
+/// PyTorch's numbers for a loss's reduction.
+enum LossReduction : int64_t { lossNone = 0, lossMean = 1, lossSum = 2 };
+
+/// The mean or sum over all elements, if one is wanted.
+Lowered reducedLoss(graph::CallOp call, KernelBuilder &kernel,
+                    const Tensor &losses, int64_t reduction) {
+  if (reduction == lossNone)
+    return SmallVector<Tensor>{losses};
+  SmallVector<int64_t> dims =
+      llvm::to_vector(llvm::seq<int64_t>(0, losses.rank()));
+  Tensor result = reduce(kernel, Reduction::Sum,
+                         kernel.cast(losses, computeType(losses.dtype)), dims);
+  if (reduction == lossMean) {
+    SymExpr count = countOf(losses.sizes, dims);
+    result =
+        compute(kernel, {result}, {}, result.dtype, [&](ArrayRef<Scalar> v) {
+          return v[0] / exprScalar(count, v[0]);
+        });
+  }
+  return SmallVector<Tensor>{kernel.cast(result, resultDType(call))};
+}
+
+/// A loss on each element, then a mean or sum over all. The elements are a
+/// tensor of the input's dtype in eager, so they round.
+Lowered lowerElementLoss(
+    graph::CallOp call, KernelBuilder &kernel,
+    llvm::function_ref<Scalar(const Scalar &, const Scalar &)> loss) {
+  std::optional<Tensor> self = tensorArgument(call, kernel, "self");
+  std::optional<Tensor> target = tensorArgument(call, kernel, "target");
+  std::optional<int64_t> reduction = call.intArg("reduction");
+  DType dtype = resultDType(call);
+  if (!self || !target || !reduction || self->dtype != dtype ||
+      target->dtype != dtype || self->sizes != target->sizes ||
+      !isFloatingPoint(dtype))
+    return failure();
+  Tensor losses = compute(kernel, {*self, *target}, self->sizes, dtype,
+                          [&](ArrayRef<Scalar> v) { return loss(v[0], v[1]); });
+  return reducedLoss(call, kernel, losses, *reduction);
+}
+
+Lowered lowerMSELoss(graph::CallOp call, KernelBuilder &kernel) {
+  DType dtype = resultDType(call);
+  return lowerElementLoss(call, kernel, [&](const Scalar &a, const Scalar &b) {
+    Scalar difference = (a - b).roundedTo(dtype);
+    return difference * difference;
+  });
+}
+
+// PyTorch's kernel for one of the half precision types rounds after every step.
+
+Lowered lowerSmoothL1Loss(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<double> beta = call.floatArg("beta");
+  if (!beta)
+    return failure();
+  return lowerElementLoss(call, kernel, [&](const Scalar &a, const Scalar &b) {
+    DType dtype = resultDType(call) == DType::F16 ? DType::F16 : a.dtype();
+    auto round = [&](const Scalar &x) { return x.roundedTo(dtype); };
+    Scalar limit = round(a.constant(*beta));
+    Scalar distance = abs(round(a - b));
+    return select(distance < limit,
+                  round(round(0.5 * distance) * distance) / limit,
+                  distance - round(0.5 * limit));
+  });
+}
+
+Lowered lowerHuberLoss(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<double> delta = call.floatArg("delta");
+  if (!delta)
+    return failure();
+  return lowerElementLoss(call, kernel, [&](const Scalar &a, const Scalar &b) {
+    DType dtype = resultDType(call) == DType::BF16 ? DType::BF16 : a.dtype();
+    auto round = [&](const Scalar &x) { return x.roundedTo(dtype); };
+    Scalar limit = round(a.constant(*delta));
+    Scalar distance = abs(round(a - b));
+    return select(distance <= limit, round(0.5 * distance) * distance,
+                  limit * round(distance - round(0.5 * limit)));
+  });
+}
+
+/// (1 - target) * x - log(sigmoid(x)), a chain of operators in eager.
+Lowered lowerBCEWithLogits(graph::CallOp call, KernelBuilder &kernel) {
+  if (!call.isNone("weight") || !call.isNone("pos_weight"))
+    return failure();
+  DType dtype = resultDType(call);
+  return lowerElementLoss(
+      call, kernel, [&](const Scalar &x, const Scalar &target) {
+        Scalar logSigmoid = min(x, x.constant(0.0)) - log1p(exp(-abs(x)));
+        Scalar other = (1.0 - target).roundedTo(dtype) * x;
+        return other.roundedTo(dtype) - logSigmoid.roundedTo(dtype);
+      });
+}
+
+/// The gradient of such a loss, as PyTorch's kernels multiply it together: the
+/// factor of a mean, the loss's derivative, the gradient of the result.
+Lowered lowerElementLossBackward(
+    graph::CallOp call, KernelBuilder &kernel,
+    llvm::function_ref<Scalar(const Scalar &factor, const Scalar &difference,
+                              const Scalar &grad)>
+        derivative,
+    double factorOfSum = 1.0) {
+  std::optional<Tensor> grad = tensorArgument(call, kernel, "grad_output");
+  std::optional<Tensor> self = tensorArgument(call, kernel, "self");
+  std::optional<Tensor> target = tensorArgument(call, kernel, "target");
+  std::optional<int64_t> reduction = call.intArg("reduction");
+  SmallVector<SymExpr> sizes = resultSizes(call);
+  if (!grad || !self || !target || !reduction || self->sizes != sizes ||
+      target->sizes != sizes || !isFloatingPoint(self->dtype) ||
+      target->dtype != self->dtype || grad->dtype != self->dtype ||
+      !(grad->sizes.empty() || grad->sizes == sizes))
+    return failure();
+  SymExpr count = 1;
+  for (const SymExpr &size : sizes)
+    count = count * size;
+  return SmallVector<Tensor>{compute(
+      kernel, {broadcast(*grad, sizes), *self, *target}, sizes,
+      resultDType(call), [&](ArrayRef<Scalar> v) {
+        Scalar factor = v[0].constant(factorOfSum);
+        if (*reduction == lossMean) {
+          // In double, as eager's host code has it.
+          Scalar wide = v[0].to(DType::F64);
+          factor = (factorOfSum / exprScalar(count, wide)).to(v[0].dtype());
+        }
+        DType dtype = resultDType(call);
+        return derivative(factor.roundedTo(dtype),
+                          (v[1] - v[2]).roundedTo(dtype), v[0]);
+      })};
+}
+
+Lowered lowerMSELossBackward(graph::CallOp call, KernelBuilder &kernel) {
+  DType dtype = resultDType(call);
+  return lowerElementLossBackward(
+      call, kernel,
+      [&](const Scalar &factor, const Scalar &difference, const Scalar &grad) {
+        return (factor * difference).roundedTo(dtype) * grad;
+      },
+      2.0);
+}
+
+/// Smooth L1 (`beta`) and Huber loss (`delta`): `inside` the limit the
+/// derivative is that of a square.
+Lowered lowerLimitedLossBackward(graph::CallOp call, KernelBuilder &kernel,
+                                 StringRef limitName, bool divides) {
+  std::optional<double> limit = call.floatArg(limitName);
+  DType dtype = resultDType(call);
+  if (!limit)
+    return failure();
+  return lowerElementLossBackward(
+      call, kernel,
+      [&](const Scalar &factor, const Scalar &difference, const Scalar &grad) {
+        auto round = [&](const Scalar &x) { return x.roundedTo(dtype); };
+        Scalar bound = round(factor.constant(*limit));
+        Scalar sign = select(difference > 0.0, factor.constant(1.0),
+                             factor.constant(-1.0));
+        Scalar inside = divides ? round(difference / bound) : difference;
+        Scalar outside = divides ? sign : sign * bound;
+        Scalar slope = select(abs(difference) >= bound, outside, inside);
+        return round(factor * slope) * grad;
+      });
+}
+
+Lowered lowerSmoothL1LossBackward(graph::CallOp call, KernelBuilder &kernel) {
+  return lowerLimitedLossBackward(call, kernel, "beta", /*divides=*/true);
+}
+
+Lowered lowerHuberLossBackward(graph::CallOp call, KernelBuilder &kernel) {
+  return lowerLimitedLossBackward(call, kernel, "delta", /*divides=*/false);
+}
+
+/// The tensors of binary_cross_entropy, which halves never reach on the CPU.
+struct BinaryCrossEntropy {
+  Tensor self, target;
+  SmallVector<Operand> operands; // self, target, weight if there is one
+  int64_t reduction;
+
+  static std::optional<BinaryCrossEntropy> get(graph::CallOp call,
+                                               KernelBuilder &kernel) {
+    std::optional<Tensor> self = tensorArgument(call, kernel, "self");
+    std::optional<Tensor> target = tensorArgument(call, kernel, "target");
+    std::optional<Argument> weight = argument(call, kernel, "weight");
+    std::optional<int64_t> reduction = call.intArg("reduction");
+    if (!self || !target || !reduction || self->sizes != target->sizes ||
+        self->dtype != target->dtype ||
+        (self->dtype != DType::F32 && self->dtype != DType::F64))
+      return std::nullopt;
+    BinaryCrossEntropy loss{*self, *target, {*self, *target}, *reduction};
+    if (!call.isNone("weight")) {
+      if (!weight || !weight->tensor || weight->dtype != self->dtype ||
+          !broadcastsTo(*weight, self->sizes))
+        return std::nullopt;
+      loss.operands.push_back(broadcast(*weight->tensor, self->sizes));
+    }
+    return loss;
+  }
+};
+
+Lowered lowerBCE(graph::CallOp call, KernelBuilder &kernel) {
+  auto loss = BinaryCrossEntropy::get(call, kernel);
+  if (!loss)
+    return failure();
+  Tensor losses = compute(
+      kernel, loss->operands, loss->self.sizes, loss->self.dtype,
+      [&](ArrayRef<Scalar> v) {
+        const Scalar &x = v[0], &target = v[1];
+        check((x >= 0.0) & (x <= 1.0),
+              "aten::binary_cross_entropy: all elements of input should be "
+              "between 0 and 1");
+        // Bounded, so that an x of 0 or 1 has a loss.
+        Scalar logOther = stdMax(log1p(-x), x.constant(-100.0));
+        Scalar logX = stdMax(log(x), x.constant(-100.0));
+        Scalar value = (target - 1.0) * logOther - target * logX;
+        return v.size() == 3 ? value * v[2] : value;
+      });
+  return reducedLoss(call, kernel, losses, loss->reduction);
+}
+
+Lowered lowerBCEBackward(graph::CallOp call, KernelBuilder &kernel) {
+  auto loss = BinaryCrossEntropy::get(call, kernel);
+  std::optional<Argument> grad = argument(call, kernel, "grad_output");
+  if (!loss || !grad || !grad->tensor || grad->dtype != loss->self.dtype ||
+      !broadcastsTo(*grad, loss->self.sizes))
+    return failure();
+  SymExpr count = 1;
+  for (const SymExpr &size : loss->self.sizes)
+    count = count * size;
+  loss->operands.push_back(broadcast(*grad->tensor, loss->self.sizes));
+  return SmallVector<Tensor>{
+      compute(kernel, loss->operands, loss->self.sizes, resultDType(call),
+              [&](ArrayRef<Scalar> v) {
+                const Scalar &x = v[0];
+                Scalar below = stdMax((1.0 - x) * x, x.constant(1e-12));
+                Scalar result = v.back() * (x - v[1]) / below;
+                if (v.size() == 4)
+                  result = result * v[2];
+                if (loss->reduction == lossMean)
+                  result = result / exprScalar(count, x);
+                return result;
+              })};
+}
+
+/// The class that a row's target names, and its weight.
+struct Target {
+  Scalar index, isIgnored, weight;
+};
+
+struct NegativeLogLikelihood {
+  KernelBuilder &kernel;
+  Tensor self, target;
+  std::optional<Tensor> weight;
+  int64_t reduction, ignoreIndex;
+
+  static std::optional<NegativeLogLikelihood> get(graph::CallOp call,
+                                                  KernelBuilder &kernel) {
+    std::optional<Tensor> self = tensorArgument(call, kernel, "self");
+    std::optional<Tensor> target = tensorArgument(call, kernel, "target");
+    std::optional<int64_t> reduction = call.intArg("reduction");
+    std::optional<int64_t> ignoreIndex = call.intArg("ignore_index");
+    // Eager accumulates f16 and bf16 in ways of its own.
+    if (!self || !target || !reduction || !ignoreIndex || self->rank() < 2 ||
+        target->rank() != self->rank() - 1 || target->dtype != DType::I64 ||
+        (self->dtype != DType::F32 && self->dtype != DType::F64))
+      return std::nullopt;
+    // Classes are dimension 1; the others are the target's.
+    SmallVector<SymExpr> rows = self->sizes;
+    rows.erase(rows.begin() + 1);
+    if (rows != target->sizes)
+      return std::nullopt;
+    return NegativeLogLikelihood{
+        kernel,     *self,
+        *target,    tensorArgument(call, kernel, "weight"),
+        *reduction, *ignoreIndex};
+  }
+
+  /// `index` is where to read: in range whatever the data.
+  Target at(const Scalar &target) const;
+};
+
+Target NegativeLogLikelihood::at(const Scalar &target) const {
+  Scalar isIgnored = target == target.constant(ignoreIndex);
+  Scalar index =
+      checkedIndex(select(isIgnored, target.constant(0), target), self.sizes[1],
+                   false, "aten::nll_loss: a target is out of bounds");
+  Scalar one = Scalar(target.getContext(), nullptr, self.dtype).constant(1.0);
+  Scalar weightOf = weight ? readAt(*weight, {index}) : one;
+  return {index, isIgnored,
+          select(isIgnored, weightOf.constant(0.0), weightOf)};
+}
+
+Lowered lowerNLLLoss(graph::CallOp call, KernelBuilder &kernel) {
+  auto loss = NegativeLogLikelihood::get(call, kernel);
+  if (!loss)
+    return failure();
+  DType dtype = loss->self.dtype;
+  ArrayRef<SymExpr> rows = loss->target.sizes;
+  Tensor losses =
+      computeAt(kernel, {loss->target}, rows, dtype,
+                [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
+                  Target target = loss->at(v[0]);
+                  SmallVector<Scalar> at = llvm::to_vector(position);
+                  at.insert(at.begin() + 1, target.index);
+                  Scalar value = readAt(loss->self, at);
+                  return select(target.isIgnored, value.constant(0.0),
+                                -value * target.weight);
+                });
+  if (loss->reduction == lossNone) {
+    if (!call.getOutputs()[1].use_empty())
+      return failure();
+    return SmallVector<Tensor>{losses, Tensor()};
+  }
+  Tensor weights =
+      compute(kernel, {loss->target}, rows, dtype,
+              [&](ArrayRef<Scalar> v) { return loss->at(v[0]).weight; });
+  SmallVector<int64_t> dims =
+      llvm::to_vector(llvm::seq<int64_t>(0, rows.size()));
+  Tensor total = reduce(kernel, Reduction::Sum, losses, dims);
+  Tensor totalWeight = reduce(kernel, Reduction::Sum, weights, dims);
+  if (loss->reduction == lossMean)
+    total = compute(kernel, {total, totalWeight}, {}, dtype,
+                    [](ArrayRef<Scalar> v) { return v[0] / v[1]; });
+  return SmallVector<Tensor>{total, totalWeight};
+}
+
+Lowered lowerNLLLossBackward(graph::CallOp call, KernelBuilder &kernel) {
+  auto loss = NegativeLogLikelihood::get(call, kernel);
+  std::optional<Tensor> grad = tensorArgument(call, kernel, "grad_output");
+  std::optional<Tensor> totalWeight =
+      tensorArgument(call, kernel, "total_weight");
+  if (!loss || !grad || !totalWeight || totalWeight->rank() != 0 ||
+      grad->sizes != (loss->reduction == lossNone ? loss->target.sizes
+                                                  : SmallVector<SymExpr>()))
+    return failure();
+  Operand target = along(loss->target, loss->self.rank(), 1);
+  Operand gradient = grad->rank() == 0 ? Operand(Access{*grad, {}})
+                                       : along(*grad, loss->self.rank(), 1);
+  return SmallVector<Tensor>{computeAt(
+      kernel, {target, gradient, Access{*totalWeight, {}}}, loss->self.sizes,
+      resultDType(call), [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
+        Target target = loss->at(v[0]);
+        Scalar scaled = loss->reduction == lossMean ? v[1] / v[2] : v[1];
+        Scalar isTarget = (position[1] == target.index) & ~target.isIgnored;
+        return select(isTarget, -scaled * target.weight, scaled.constant(0.0));
+      })};
+}
+
+} // namespace
+
+void registerLosses(LoweringTable &table) {
+  auto add = [&](std::initializer_list<StringRef> names, Lowering lowering) {
+    for (StringRef name : names)
+      table.add(name, lowering);
+  };
+  table.add("aten::mse_loss", lowerMSELoss);
+  table.add("aten::mse_loss_backward", lowerMSELossBackward);
+  table.add("aten::smooth_l1_loss", lowerSmoothL1Loss);
+  table.add("aten::smooth_l1_loss_backward", lowerSmoothL1LossBackward);
+  table.add("aten::huber_loss", lowerHuberLoss);
+  table.add("aten::huber_loss_backward", lowerHuberLossBackward);
+  table.add("aten::binary_cross_entropy", lowerBCE);
+  table.add("aten::binary_cross_entropy_backward", lowerBCEBackward);
+  table.add("aten::binary_cross_entropy_with_logits", lowerBCEWithLogits);
+  add({"aten::nll_loss_forward", "aten::nll_loss2d_forward"}, lowerNLLLoss);
+  add({"aten::nll_loss_backward", "aten::nll_loss2d_backward"},
+      lowerNLLLossBackward);
+}
+
+} // namespace intarsia::lower
