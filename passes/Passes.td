@@ -52,7 +52,8 @@ def CPUExpandConversions : Pass<"cpu-expand-conversions"> {
     Option<"f16c", "f16c", "bool", "true",
            "Whether the CPU converts between f16 and f32; without it integer "
            "arithmetic does">];
-  let dependentDialects = ["::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::LLVM::LLVMDialect"];
 }
 
 def CPUExpandMath : Pass<"cpu-expand-math"> {

@@ -22,6 +22,7 @@
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Pass/Pass.h"
@@ -139,6 +140,18 @@ struct ExpandConversions final
     : intarsia::impl::CPUExpandConversionsBase<ExpandConversions> {
   using CPUExpandConversionsBase::CPUExpandConversionsBase;
 
+  /// LLVM moves the conversion of a scalar inside the copysign that it
+  /// converts, and then has to convert a sign in f64 to f16, for which there is
+  /// no instruction.
+  static Value fenced(OpBuilder &b, Location loc, Value x) {
+    if (isa<VectorType>(x.getType()))
+      return x;
+    return LLVM::CallIntrinsicOp::create(
+               b, loc, x.getType(), b.getStringAttr("llvm.arithmetic.fence"),
+               ValueRange{x})
+        ->getResult(0);
+  }
+
   void runOnOperation() override {
     getOperation()->walk([&](Operation *op) {
       if (!isa<arith::TruncFOp, arith::ExtFOp>(op))
@@ -148,10 +161,12 @@ struct ExpandConversions final
       Type to = getElementTypeOrSelf(op->getResult(0));
       bool half = from.isF16() || to.isF16();
       bool native = f16c && half && (from.isF32() || to.isF32());
-      if (!(half || from.isBF16() || to.isBF16()) || native)
-        return;
       OpBuilder b(op);
       Location loc = op->getLoc();
+      if (native && to.isF16())
+        op->setOperand(0, fenced(b, loc, x));
+      if (!(half || from.isBF16() || to.isBF16()) || native)
+        return;
       Conversion convert(b, loc, x.getType());
       Type f32 = convert.like(b.getF32Type());
       // To f32 ...
@@ -169,7 +184,8 @@ struct ExpandConversions final
       else if (to.isF16() && !f16c)
         x = convert.f32ToF16(x);
       else if (to.isF16())
-        x = arith::TruncFOp::create(b, loc, convert.like(to), x);
+        x = arith::TruncFOp::create(b, loc, convert.like(to),
+                                    fenced(b, loc, x));
       else if (to.isF64())
         x = arith::ExtFOp::create(b, loc, convert.like(to), x);
       op->getResult(0).replaceAllUsesWith(x);

@@ -185,7 +185,8 @@ def without_alias_analysis() -> Iterator[None]:
 
     AOTAutograd puts a dispatch mode around it that looks for aliases among the results
     of custom operators. We look at every call; below a mode kernels would not see the
-    autocast that eager shows them.
+    autocast that eager shows them, and those that conjugate lazily inside (linalg.pinv
+    of complex numbers) would give wrong values.
     """
     from torch._functorch._aot_autograd.runtime_wrappers import _AnalyzeCustomOpInputOutputMode
     from torch.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode_temporarily

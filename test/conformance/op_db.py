@@ -61,6 +61,20 @@ UNINITIALISED = {
 WRONG_FAKES = {"masked_select"}
 
 
+def enlarge() -> None:
+    """Makes the sizes that the database builds its samples from longer than a vector.
+
+    Its own are at most 20. For a process of its own.
+    """
+    import torch.testing._internal.common_methods_invocations  # noqa: F401
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("torch.testing._internal."):
+            for size, old, new in (("S", 5, 17), ("M", 10, 34), ("L", 20, 70)):
+                if getattr(module, size, None) == old:
+                    setattr(module, size, new)
+
+
 @functools.cache
 def operators() -> dict[str, Any]:
     """The entries of the database, by name and variant."""
@@ -537,6 +551,8 @@ def worker() -> None:
 
     import intarsia  # noqa: F401
 
+    if "--larger" in sys.argv:
+        enlarge()
     with quiet():
         infos = operators()
         for line in sys.stdin:
@@ -559,8 +575,9 @@ def worker() -> None:
 class Worker:
     """A child process; a new one when it dies."""
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, flags: Sequence[str] = ()) -> None:
         self.timeout = timeout
+        self.flags = flags
         self.process: subprocess.Popen[str] | None = None
 
     def checks(
@@ -594,7 +611,7 @@ class Worker:
     def _started(self) -> subprocess.Popen[str]:
         if self.process is None or self.process.poll() is not None:
             self.process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).resolve())],
+                [sys.executable, str(Path(__file__).resolve()), *self.flags],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -657,16 +674,25 @@ STATUSES = ("passed", "failed", "refused", "skipped")
 
 
 def sweep(
-    chosen: Sequence[tuple[str, str]], state: State, *, count: int, jobs: int, timeout: float
+    chosen: Sequence[tuple[str, str]],
+    state: State,
+    *,
+    count: int,
+    jobs: int,
+    timeout: float,
+    flags: Sequence[str] = (),
 ) -> None:
-    """Runs what the state has not, unit by unit, in `jobs` processes."""
+    """Runs what the state has not, unit by unit, in `jobs` processes.
+
+    `flags`: the workers' own, ``--larger``.
+    """
     todo = iter([unit for unit in chosen if unit not in state.finished])
     total = sum(unit not in state.finished for unit in chosen)
     start, done, lock = time.time(), 0, threading.Lock()
 
     def work() -> None:
         nonlocal done
-        child = Worker(timeout)
+        child = Worker(timeout, flags)
         while True:
             with lock:
                 unit = next(todo, None)

@@ -41,6 +41,9 @@ def run_op_db(arguments: argparse.Namespace) -> int:
     compile_everything()
     import op_db
 
+    if arguments.results is None:
+        name = "op_db-larger" if arguments.larger else "op_db"
+        arguments.results = BUILD / "conformance" / f"{name}.jsonl"
     state = op_db.State(arguments.results)
     chosen = op_db.units(arguments.dtype or op_db.DTYPES)
     if arguments.only:
@@ -59,7 +62,12 @@ def run_op_db(arguments: argparse.Namespace) -> int:
         state.forget(set(chosen), ["failed"])
     if not arguments.report:
         op_db.sweep(
-            chosen, state, count=arguments.samples, jobs=arguments.jobs, timeout=arguments.timeout
+            chosen,
+            state,
+            count=arguments.samples,
+            jobs=arguments.jobs,
+            timeout=arguments.timeout,
+            flags=["--larger"] if arguments.larger else [],
         )
     if arguments.verbose:
         for key, (status, detail) in state.results.items():
@@ -140,10 +148,10 @@ def main() -> int:
     op_db.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     op_db.add_argument("--timeout", type=float, default=180, help="seconds a sample")
     op_db.add_argument(
-        "--results",
-        type=Path,
-        default=BUILD / "conformance" / "op_db.jsonl",
-        help="the file of results, which a later run continues",
+        "--larger", action="store_true", help="samples of sizes longer than a vector"
+    )
+    op_db.add_argument(
+        "--results", type=Path, help="the file of results, which a later run continues"
     )
     op_db.add_argument("--restart", action="store_true", help="repeat everything")
     op_db.add_argument("--retry-failed", action="store_true", help="run what failed again")

@@ -28,15 +28,17 @@ func.func @from_bf16(%x: bf16) -> f32 {
 // Eager rounds twice, and so do we.
 // CHECK-LABEL: @f64_to_f16
 // CHECK:       %[[Y:.+]] = arith.truncf {{.*}} : f64 to f32
-// CHECK:       arith.truncf %[[Y]] : f32 to f16
+// CHECK:       %[[FENCED:.+]] = llvm.call_intrinsic "llvm.arithmetic.fence"(%[[Y]])
+// CHECK:       arith.truncf %[[FENCED]] : f32 to f16
 func.func @f64_to_f16(%x: f64) -> f16 {
   %y = arith.truncf %x : f64 to f16
   return %y : f16
 }
 
-// An instruction does it.
+// An instruction does it, and LLVM is to leave it where it is.
 // CHECK-LABEL: @f32_to_f16
-// CHECK:       arith.truncf {{.*}} : f32 to f16
+// CHECK:       %[[FENCED:.+]] = llvm.call_intrinsic "llvm.arithmetic.fence"
+// CHECK:       arith.truncf %[[FENCED]] : f32 to f16
 // CHECK-NOT:   arith.truncf
 // INTEGER-LABEL: @f32_to_f16
 // INTEGER-NOT:   arith.truncf

@@ -143,3 +143,18 @@ def test_symbolic_padding_that_cuts_keeps_the_order_of_strides(check):
 
     x = torch.randn(5, 7, 6)
     check(function, (x, -2, 0), (x, 0, -3), (x, 2, 0), (x, 2, -1), dynamic=True)
+
+
+def test_scalars_of_half_precision_with_a_sign_of_double_precision(check):
+    def function(x, y, a, b):
+        signed = torch.copysign(a, b)
+        return torch.atan2(x, y), signed.half(), signed.float().half(), torch.atan2(a, b).half()
+
+    x, y = (torch.tensor(v, dtype=torch.float16) for v in (0.5, -2.0))
+    check(function, (x, y, torch.tensor(0.3).double(), torch.tensor(-1.0).double()))
+
+
+def test_operators_that_conjugate_lazily_inside_are_right_at_the_first_call(check):
+    # PyTorch's own check of a first call runs in a mode, in which they are wrong.
+    x = torch.randn(4, 4, dtype=torch.complex64)
+    check(lambda x: torch.linalg.pinv(x) @ x, (x,), (x + 1,))
