@@ -60,13 +60,14 @@ def calls(compiled: Any, x: Tensor) -> str:
     "function",
     [
         lambda x: torch.ops.registrations.scaled(x + 1, 2.5) * 2,
+        lambda x: torch.ops.registrations.scaled_too(x + 1, 2.5) * 2,
         lambda x: torch.ops.registrations.doubled(x + 1) * 2,
         lambda x: torch.ops.registrations.doubled.by(x + 1, 3) * 2,
         lambda x: torch.ops.registrations.implicit(x + 1) * 2,
         lambda x: torch.ops.registrations.explicit_kernel(x + 1) * 2,
         lambda x: torch.ops.registrations.cubed(x + 1) * 2,
     ],
-    ids=["python_module", "meta", "overload", "implicit", "explicit", "autograd"],
+    ids=["python_module", "pystub", "meta", "overload", "implicit", "explicit", "autograd"],
 )
 def test_cpp(through, function):
     compare(through, function, torch.randn(3, 4))

@@ -1065,19 +1065,6 @@ void PreparedCall::checkAlias(
 }
 
 void PreparedCall::checkAliases(const Frame &frame) const {
-  // The common case, one tensor result, without building any text.
-  if (results.size() == 1 && results[0].kind == plan::Result::Kind::Tensor &&
-      results[0].slot >= 0) {
-    const Value &value = frame.slots[results[0].slot];
-    if (value.kind != Value::Kind::Tensor)
-      return;
-    const void *storage = storageOf(unwrap(value.tensor));
-    bool shared = false;
-    for (plan::Slot input : inputs)
-      shared |= sharesStorage(frame.slots[input], storage);
-    if (!shared) [[likely]]
-      return;
-  }
   std::vector<std::pair<const void *, std::string>> seen;
   for (size_t i = 0; i < results.size(); ++i)
     checkAlias(results[i], Place{i}, frame, seen);
@@ -1167,7 +1154,12 @@ PreparedCall::receiveAll(Frame &frame, torch::jit::Stack &stack) {
     if (impl != c10::UndefinedTensorImpl::singleton() && plain.fits(impl))
         [[likely]] {
       frame.slots[plain.slot] = Value::of(give(std::move(stack[0]).toTensor()));
-      if (checksAlias)
+      if (!checksAlias)
+        return;
+      bool shared = false;
+      for (plan::Slot input : inputs)
+        shared |= sharesStorage(frame.slots[input], storageOf(impl));
+      if (shared) [[unlikely]]
         checkAliases(frame);
       return;
     }

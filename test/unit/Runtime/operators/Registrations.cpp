@@ -81,6 +81,12 @@ TORCH_LIBRARY(registrations, m) {
 }
 
 TORCH_LIBRARY_FRAGMENT(registrations, m) {
+  // The older name of the same.
+  m.impl_abstract_pystub("registered_fakes");
+  m.def("scaled_too(Tensor x, float factor) -> Tensor");
+}
+
+TORCH_LIBRARY_FRAGMENT(registrations, m) {
   m.def("doubled(Tensor x) -> Tensor");
   m.def("doubled.by(Tensor x, Scalar factor) -> Tensor");
   m.def("implicit(Tensor x) -> Tensor", [](const at::Tensor &x) {
@@ -96,6 +102,7 @@ TORCH_LIBRARY_FRAGMENT(registrations, m) {
 
 TORCH_LIBRARY_IMPL(registrations, CPU, m) {
   m.impl("scaled", scaled);
+  m.impl("scaled_too", scaled);
   m.impl("doubled", doubled);
   m.impl("doubled.by", scaledBy);
   m.impl("add_into_", addInto);
