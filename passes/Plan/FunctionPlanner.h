@@ -134,7 +134,7 @@ private:
   // --- Symbols.cpp ---
   /// Binds what is used and not bound, by solving an input's size for it.
   mlir::LogicalResult bindSymbols();
-  bool solve(std::string name);
+  bool solve(std::string name, bool anyFactor);
   bool solveProduct();
 
   // --- Memory.cpp ---

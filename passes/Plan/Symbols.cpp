@@ -18,8 +18,10 @@ using namespace mlir;
 
 namespace intarsia {
 
-/// Solves the first input size that is affine in `name` and known otherwise.
-bool FunctionPlanner::solve(std::string name) {
+/// Solves the first input size that is affine in `name` and known otherwise;
+/// with `anyFactor` also where the factor is no constant. Where that is 0, the
+/// size does not tell the symbol, and 0 is as good as any.
+bool FunctionPlanner::solve(std::string name, bool anyFactor) {
   for (const InputSize &known : inputSizes) {
     std::set<std::string> names;
     known.size.collectSymbols(names);
@@ -28,18 +30,20 @@ bool FunctionPlanner::solve(std::string name) {
         }))
       continue;
     SymExpr rest = known.size.substitute({{name, SymExpr(0)}});
-    std::optional<int64_t> factor =
-        (known.size.substitute({{name, SymExpr(1)}}) - rest).asInteger();
-    if (!factor || *factor == 0 ||
-        known.size != SymExpr(*factor) * SymExpr::symbol(name) + rest)
+    SymExpr factor = known.size.substitute({{name, SymExpr(1)}}) - rest;
+    if (factor.isInteger(0) || (!anyFactor && !factor.asInteger()) ||
+        known.size != factor * SymExpr::symbol(name) + rest)
       continue;
 
     std::string sizeName = name + "_size";
     while (symbolIds.count(sizeName))
       sizeName += "_";
     SymExpr size = SymExpr::symbol(sizeName);
+    SymExpr divisor = factor.asInteger() ? factor
+                                         : SymExpr::make(SymExpr::Kind::Max,
+                                                         {factor, SymExpr(1)});
     SymExpr solution =
-        SymExpr::make(SymExpr::Kind::FloorDiv, {size - rest, SymExpr(*factor)});
+        SymExpr::make(SymExpr::Kind::FloorDiv, {size - rest, divisor});
     for (SymExpr &expression : out.exprs)
       expression = expression.substitute({{name, solution}});
 
@@ -59,9 +63,11 @@ bool FunctionPlanner::solve(std::string name) {
     };
     std::string input = out.inputs[known.input].name + ".size(" +
                         std::to_string(known.dimension) + ")";
-    guard(SymExpr::make(SymExpr::Kind::Eq,
-                        {SymExpr(*factor) * solution + rest, size}),
+    guard(SymExpr::make(SymExpr::Kind::Eq, {factor * solution + rest, size}),
           input + " == " + known.size.str() + " for an integer " + name);
+    // A symbol that the size does not tell has no range to keep.
+    if (!factor.asInteger())
+      old.min = old.max = std::nullopt;
     if (old.min)
       guard(SymExpr::make(SymExpr::Kind::Le, {SymExpr(*old.min), solution}),
             input + " == " + known.size.str() + " with " + name +
@@ -77,20 +83,25 @@ bool FunctionPlanner::solve(std::string name) {
   return false;
 }
 
-/// The factors of a product that have a symbol without a value.
-static SmallVector<SymExpr> openFactors(const SymExpr &expr,
-                                        const std::set<std::string> &bound) {
-  SmallVector<SymExpr> factors{expr}, open;
-  if (expr.kind() == SymExpr::Kind::Mul)
-    factors.assign(expr.operands().begin(), expr.operands().end());
-  for (const SymExpr &factor : factors) {
-    std::set<std::string> names;
-    factor.collectSymbols(names);
-    if (!llvm::all_of(names,
-                      [&](const std::string &n) { return bound.count(n); }))
-      open.push_back(factor);
-  }
-  return open;
+static ArrayRef<SymExpr> operandsOf(const SymExpr &expr, SymExpr::Kind kind) {
+  if (expr.kind() == kind)
+    return expr.operands();
+  return expr;
+}
+
+/// What to take as one number in a size that can't be solved: the factors of
+/// its only term with an open symbol, or the whole size.
+static SmallVector<SymExpr>
+unknownProduct(const SymExpr &size,
+               llvm::function_ref<bool(const SymExpr &)> isOpen) {
+  SmallVector<SymExpr> open(
+      llvm::make_filter_range(operandsOf(size, SymExpr::Kind::Add), isOpen));
+  SmallVector<SymExpr> factors;
+  for (const SymExpr &factor :
+       operandsOf(open.size() == 1 ? open.front() : size, SymExpr::Kind::Mul))
+    if (!factor.asInteger())
+      factors.push_back(factor);
+  return factors;
 }
 
 static SymExpr productOf(ArrayRef<SymExpr> factors) {
@@ -129,44 +140,49 @@ static SymExpr replaceProduct(const SymExpr &expr, ArrayRef<SymExpr> factors,
 /// Where symbols matter only as a product that an input's size has (a batch and
 /// a length that were made one dimension), that product is the symbol.
 bool FunctionPlanner::solveProduct() {
-  for (const InputSize &known : inputSizes) {
-    SmallVector<SymExpr> open = openFactors(known.size, boundSymbols);
-    if (open.empty())
-      continue;
-    SymExpr factor(1);
-    if (known.size.kind() == SymExpr::Kind::Mul)
-      for (const SymExpr &other : known.size.operands())
-        if (!llvm::is_contained(open, other))
-          factor = factor * other;
+  auto openSymbols = [&](const SymExpr &expr) {
     std::set<std::string> names;
-    for (const SymExpr &expr : open)
-      expr.collectSymbols(names);
+    expr.collectSymbols(names);
     for (const std::string &name : boundSymbols)
       names.erase(name);
+    return names;
+  };
+  auto isOpen = [&](const SymExpr &expr) { return !openSymbols(expr).empty(); };
+  for (const InputSize &known : inputSizes) {
+    if (!isOpen(known.size))
+      continue;
+    SmallVector<SymExpr> factors = unknownProduct(known.size, isOpen);
+    std::set<std::string> names = openSymbols(productOf(factors));
     std::string product = "product";
     for (const std::string &name : names)
       product += "_" + name;
     while (symbolIds.count(product))
       product += "_";
     SymExpr symbol = SymExpr::symbol(product);
-    for (SymExpr &expression : out.exprs)
-      expression = replaceProduct(expression, open, symbol);
-    for (InputSize &size : inputSizes)
-      size.size = replaceProduct(size.size, open, symbol);
-    // What is now known of their product alone can't be checked alone.
+    std::vector<SymExpr> expressions;
     std::set<std::string> used;
-    for (const SymExpr &expression : out.exprs)
-      expression.collectSymbols(used);
+    for (const SymExpr &expression : out.exprs) {
+      expressions.push_back(replaceProduct(expression, factors, symbol));
+      expressions.back().collectSymbols(used);
+    }
+    // It must be one unknown less.
+    if (llvm::all_of(names,
+                     [&](const std::string &n) { return used.count(n); }))
+      continue;
+    out.exprs = std::move(expressions);
+    bool isWhole = productOf(factors) == known.size;
+    for (InputSize &size : inputSizes)
+      size.size = replaceProduct(size.size, factors, symbol);
+    // What is now known of their product alone can't be checked alone.
     for (const std::string &name : names)
-      if (auto known = symbolIds.find(name);
-          known != symbolIds.end() && !used.count(name)) {
-        plan::Symbol &old = out.symbols[known->second];
-        old.min.reset();
-        old.max.reset();
+      if (auto old = symbolIds.find(name);
+          old != symbolIds.end() && !used.count(name)) {
+        out.symbols[old->second].min.reset();
+        out.symbols[old->second].max.reset();
       }
     symbolIds[product] = out.symbols.size();
     out.symbols.emplace_back().name = product;
-    if (factor.isInteger(1))
+    if (isWhole)
       boundSymbols.insert(product);
     return true;
   }
@@ -174,7 +190,7 @@ bool FunctionPlanner::solveProduct() {
 }
 
 LogicalResult FunctionPlanner::bindSymbols() {
-  // A solution may make the next one possible.
+  // A solution may make the next one possible. What is exact comes first.
   bool progress = true;
   std::string missing;
   while (progress) {
@@ -186,14 +202,14 @@ LogicalResult FunctionPlanner::bindSymbols() {
     for (const plan::Symbol &symbol : out.symbols) {
       if (boundSymbols.count(symbol.name) || !used.count(symbol.name))
         continue;
-      if (solve(symbol.name)) {
+      if (solve(symbol.name, /*anyFactor=*/false)) {
         progress = true;
         break;
       }
       missing = symbol.name;
     }
     if (!progress && !missing.empty())
-      progress = solveProduct();
+      progress = solveProduct() || solve(missing, /*anyFactor=*/true);
   }
   if (missing.empty())
     return success();

@@ -27,8 +27,8 @@ __all__ = ["DEBUG_VARIABLE", "Options"]
 #: IR of each stage, and the debug log.
 DEBUG_VARIABLE = "INTARSIA_DEBUG"
 
-# torch.compile's modes. They trade compile time for speed in Inductor; here every
-# mode compiles the same way, so they are accepted and change nothing.
+# torch.compile's modes, which trade compile time for speed in Inductor. There is one
+# way to compile here, so they are accepted and change nothing (docs/torch-compile.md).
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 _NUMERICS = ("eager", "fused")

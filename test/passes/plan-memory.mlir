@@ -93,6 +93,36 @@ func.func @main(%x: !intarsia.tensor<["8*s0 + 1"]xf32> {intarsia.name = "x"}) ->
 
 // -----
 
+// Of symbols that matter only as a product, the product is the symbol, also
+// beside other terms and where one of the factors is known.
+// CHECK: func main(x: {{.*}}, n: symint = product_s1_size + 1, y: f32[product_s1_size] strides
+// CHECK: call my::make({{.*}}, product_s1_size + 1)
+func.func @main(%x: !intarsia.tensor<[s0]xf32> {intarsia.name = "x"},
+                %n: index {intarsia.name = "n", intarsia.kind = "user", intarsia.expr = #intarsia.expr<"s0*s1 + 2">},
+                %y: !intarsia.tensor<["s0*s1 + 1"]xf32> {intarsia.name = "y"}) -> !intarsia.tensor<["s0*s1 + 2"]xf32>
+    attributes {intarsia.symbols = {s0 = [0, unit], s1 = [2, unit]}} {
+  %m = intarsia.size "s0*s1 + 2" : index
+  %0 = intarsia.call "my::make"(x = %y, n = %m) : (!intarsia.tensor<["s0*s1 + 1"]xf32>, index) -> !intarsia.tensor<["s0*s1 + 2"]xf32>
+  return %0 : !intarsia.tensor<["s0*s1 + 2"]xf32>
+}
+
+// -----
+
+// A factor that is needed by itself is what the product leaves; any number is if
+// the other factor is 0.
+// CHECK: func main(x: f32[s0] strides [1] -> %{{[0-9]+}}, y: f32[s1_size] strides [1] -> %{{[0-9]+}})
+// CHECK: guard eq(s0*floordiv(s1_size, max(1, s0)), s1_size) // y.size(0) == s0*s1 for an integer s1
+// CHECK: call my::make({{.*}}, floordiv(s1_size, max(1, s0)))
+func.func @main(%x: !intarsia.tensor<[s0]xf32> {intarsia.name = "x"},
+                %y: !intarsia.tensor<["s0*s1"]xf32> {intarsia.name = "y"}) -> !intarsia.tensor<[s0]xf32>
+    attributes {intarsia.symbols = {s0 = [0, unit], s1 = [2, unit]}} {
+  %n = intarsia.size "s1" : index
+  %0 = intarsia.call "my::make"(x = %y, n = %n) : (!intarsia.tensor<["s0*s1"]xf32>, index) -> !intarsia.tensor<[s0]xf32>
+  return %0 : !intarsia.tensor<[s0]xf32>
+}
+
+// -----
+
 // An unbacked size is bound by the result that defines it; results that nobody
 // uses are still checked.
 // CHECK: %[[N:[0-9]+]] binds u0=size(0), _ = call my::nonzero

@@ -1,0 +1,244 @@
+# ===- test_torch_compile.py - torch.compile's features with this backend ---===#
+#
+# Part of the Intarsia project, under the Apache License v2.0 with LLVM
+# Exceptions. See LICENSE for license information.
+#
+# ===----------------------------------------------------------------------===#
+"""What docs/torch-compile.md says, feature by feature."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import assert_same
+from operators import *  # noqa: F403  (registers the operators)
+from torch import nn
+from torch._functorch import config as functorch_config
+
+import intarsia
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 8)
+        self.second = nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.tanh(self.first(x)))
+
+
+def compilations_of(function, *calls) -> int:
+    with intarsia.record_compilations() as compilations:
+        for call in calls:
+            function(*call)
+    return len(compilations)
+
+
+def test_default_backend() -> None:
+    from torch._dynamo.backends import registry
+
+    previous = registry.get_default_backend()
+    registry.set_default_backend("intarsia")
+    try:
+        with torch.no_grad():
+            assert compilations_of(torch.compile(torch.sin), [torch.randn(3)]) == 1
+    finally:
+        registry.set_default_backend(previous)
+    assert "intarsia" in torch.compiler.list_backends()
+
+
+def test_stance(compile_with) -> None:
+    f = compile_with(lambda x: torch.sin(x) * 2)
+    x = torch.randn(3)
+    with torch.no_grad():
+        with torch.compiler.set_stance("force_eager"):
+            assert compilations_of(f, [x]) == 0
+        assert compilations_of(f, [x]) == 1
+        with torch.compiler.set_stance("fail_on_recompile"), pytest.raises(RuntimeError):
+            f(x.double())
+
+
+def test_sizes_that_change_compile_twice(compile_with) -> None:
+    f = compile_with(lambda x: torch.tanh(x) + 1)
+    with torch.no_grad():
+        assert compilations_of(f, *([torch.randn(n, 4)] for n in (3, 5, 7, 11))) == 2
+
+
+def test_a_size_that_is_marked_compiles_once(compile_with) -> None:
+    f = compile_with(lambda x: torch.tanh(x) + 1)
+    x = torch.randn(3, 4)
+    torch._dynamo.mark_dynamic(x, 0)
+    with torch.no_grad():
+        assert compilations_of(f, [x], [torch.randn(9, 4)]) == 1
+
+
+def test_weights_are_swapped_without_compiling_again(compile_with) -> None:
+    net, other = Net(), Net()
+    compiled = compile_with(net)
+    x = torch.randn(2, 6)
+    with torch.no_grad():
+        compiled(x)
+        net.load_state_dict(other.state_dict())
+        assert compilations_of(compiled, [x]) == 0
+        assert_same(compiled(x), other(x))
+        net.first.weight.mul_(2)
+        assert_same(compiled(x), net(x))
+
+
+def test_threads_are_set_after_compiling(compile_with) -> None:
+    f = compile_with(lambda x: torch.tanh(x).sum(-1))
+    x = torch.randn(512, 512)
+    before = torch.get_num_threads()
+    try:
+        with torch.no_grad():
+            for threads in (1, 2, 1):
+                torch.set_num_threads(threads)
+                assert_same(f(x), torch.tanh(x).sum(-1))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_modules_are_copied(compile_with) -> None:
+    net = Net()
+    compiled = compile_with(net)
+    x = torch.randn(2, 6)
+    with torch.no_grad():
+        want = compiled(x)
+        twin = copy.deepcopy(compiled)
+        for parameter in net.parameters():
+            parameter.zero_()
+        assert_same(twin(x), want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_amp_with_a_scaler(compile_with, dtype) -> None:
+    """Both runs see the same steps, so that a scale that overflows is skipped by both."""
+    x, target = torch.randn(4, 6), torch.randn(4, 3)
+    results = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        net = Net()
+        model = compile_with(net) if compiled else net
+        scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+        optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            optimiser.zero_grad()
+            with torch.autocast("cpu", dtype=dtype):
+                loss = nn.functional.mse_loss(model(x), target)
+            scaler.scale(loss).backward()
+            scaler.step(optimiser)
+            scaler.update()
+        results.append([p.detach() for p in net.parameters()])
+    for got, want in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-3)
+
+
+@pytest.mark.parametrize("policy", ["reentrant", "whole", "selective"])
+def test_activation_checkpointing(check, policy) -> None:
+    from torch.utils import checkpoint as ac
+
+    def save_products(ctx, op, *args, **kwargs):
+        wanted = op is torch.ops.aten.mm.default
+        return ac.CheckpointPolicy.MUST_SAVE if wanted else ac.CheckpointPolicy.PREFER_RECOMPUTE
+
+    options: dict = {"use_reentrant": policy == "reentrant"}
+    if policy == "selective":
+        options["context_fn"] = functools.partial(
+            ac.create_selective_checkpoint_contexts, save_products
+        )
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        def region(x, w):
+            return torch.tanh(torch.nn.functional.dropout(x @ w, 0.3)).sin()
+
+        return ac.checkpoint(region, x, w, **options) * 2
+
+    check(
+        f,
+        [torch.randn(3, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)],
+        training=True,
+    )
+
+
+def test_hooks_on_saved_tensors(compile_with) -> None:
+    """Pack and unpack see what the compiled forward saves, and may change it."""
+    seen = []
+
+    def pack(tensor):
+        seen.append(tensor.shape)
+        return tensor * 1
+
+    f = compile_with(lambda x: torch.exp(torch.tanh(x)).sum())
+    x = torch.randn(5, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        y = f(x)
+    y.backward()
+    (want,) = torch.autograd.grad(torch.exp(torch.tanh(x)).sum(), x)
+    assert_same(x.grad, want)
+    assert seen
+
+
+def test_hooks_on_gradients(compile_with) -> None:
+    f = compile_with(lambda x: torch.tanh(x) * 3)
+    x = torch.randn(5, requires_grad=True)
+    x.register_hook(lambda grad: grad * 2)
+    f(x).sum().backward()
+    want = 2 * 3 * (1 - torch.tanh(x.detach()) ** 2)
+    assert_same(x.grad, want)
+
+
+def test_profiler_names_kernels_and_calls(compile_with, fuse) -> None:
+    f = compile_with(lambda x: torch.sin(torch.tanh(x) @ x))
+    x = torch.randn(4, 4)
+    with torch.no_grad():
+        f(x)
+        with torch.profiler.profile() as profile:
+            f(x)
+    names = {event.name for event in profile.events()}
+    assert "aten::mm" in names
+    assert any(name.startswith("intarsia::") for name in names) == fuse
+
+
+def test_logs_by_pytorchs_switch() -> None:
+    code = """
+import torch
+with torch.no_grad():
+    torch.compile(torch.sin, backend="intarsia")(torch.randn(3))
+"""
+    environment = {**os.environ, "TORCH_LOGS": "intarsia"}
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert "graph0_inference" in result.stderr
+
+
+def test_a_compiled_function_is_saved(tmp_path: Path, monkeypatch) -> None:
+    """torch.compile(...).aot_compile: Dynamo's result and ours in one file."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    path = tmp_path / "function"
+    f = torch.compile(_saved, backend="intarsia", fullgraph=True)
+    x = torch.randn(3, 4)
+    with (
+        torch.no_grad(),
+        functorch_config.patch(enable_autograd_cache=True),
+        torch._dynamo.config.patch(enable_aot_compile=True),
+    ):
+        f.aot_compile(((x,), {})).save_compiled_function(str(path))
+        torch._dynamo.reset()
+        with open(path, "rb") as file:
+            loaded = torch.compiler.load_compiled_function(io.BytesIO(file.read()))
+        assert_same(loaded(x), _saved(x))
+
+
+def _saved(x: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(x).softmax(-1) * 2
