@@ -13,6 +13,7 @@ be a call and what belongs in a kernel.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -95,6 +96,50 @@ def _native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
     return x * mask * (0.0 if keep == 0 else 1.0 / keep), mask
 
 
+_inside_embedding_bag = threading.local()
+
+
+def _embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Any:
+    # Sums of bfloat16 leave the second result empty, as those of float32 do; the fake
+    # promises the bag of each index. The gradient computes what is empty.
+    if (
+        getattr(_inside_embedding_bag, "active", False)
+        or weight.device.type != "cpu"
+        or weight.dtype is not torch.bfloat16
+        or mode != 0
+        or padding_idx >= 0
+        or weight.stride(1) != 1
+        or (per_sample_weights is not None and per_sample_weights.stride(0) != 1)
+    ):
+        return NotImplemented
+    _inside_embedding_bag.active = True
+    try:
+        result, _, sizes, maxima = aten._embedding_bag(
+            weight,
+            indices,
+            offsets,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            per_sample_weights,
+            include_last_offset,
+            padding_idx,
+        )
+    finally:
+        _inside_embedding_bag.active = False
+    return result, offsets.new_empty(0), sizes, maxima
+
+
 def _fma(a: Tensor, b: Tensor | float, c: Tensor) -> Tensor:
     # What the operator's own kernel computes; Dynamo writes it for `addcmul_`, with
     # a number in the place of a tensor, which the dispatcher does not take.
@@ -104,6 +149,7 @@ def _fma(a: Tensor, b: Tensor | float, c: Tensor) -> Tensor:
 def table() -> dict[Any, Callable[..., Any]]:
     """The decompositions, by operator."""
     result: dict[Any, Callable[..., Any]] = {
+        aten._embedding_bag.default: _embedding_bag,
         aten.constant_pad_nd.default: _constant_pad_nd,
         aten._native_batch_norm_legit_functional.default: _batch_norm,
         aten.native_dropout.default: _native_dropout,

@@ -158,3 +158,17 @@ def test_operators_that_conjugate_lazily_inside_are_right_at_the_first_call(chec
     # PyTorch's own check of a first call runs in a mode, in which they are wrong.
     x = torch.randn(4, 4, dtype=torch.complex64)
     check(lambda x: torch.linalg.pinv(x) @ x, (x,), (x + 1,))
+
+
+def test_sums_of_bags_in_bfloat16(check):
+    # PyTorch's fake implementation promises another size of a result that only the
+    # gradient sees.
+    def function(weight, indices, offsets):
+        return F.embedding_bag(indices, weight, offsets, mode="sum")
+
+    weight = torch.randn(10, 5, dtype=torch.bfloat16, requires_grad=True)
+    check(
+        function,
+        (weight, torch.tensor([5, 1, 6, 5, 6]), torch.tensor([0, 3])),
+        training=True,
+    )

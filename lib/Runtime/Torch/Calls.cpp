@@ -991,7 +991,9 @@ void PreparedCall::receive(const ResultPlan &result, c10::IValue &&value,
   case plan::Result::Kind::Tied:
     return;
   case plan::Result::Kind::Ignore:
-    if (!result.spec && !result.binds)
+    // What PyTorch's own fakes promise of results that nobody reads is not
+    // always true, and nobody's mistake that could be put right.
+    if ((!result.spec || isAten) && !result.binds)
       return;
     [[fallthrough]];
   case plan::Result::Kind::Tensor:
