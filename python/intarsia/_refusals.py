@@ -101,7 +101,7 @@ REFUSALS = (
     Refusal(
         "export",
         r"expected compiled_fn to be GraphModule",
-        f"run_decompositions() does not take inputs that share memory: {_PLAIN_EXPORT}.",
+        f"PyTorch's run_decompositions() does not take inputs that share memory: {_PLAIN_EXPORT}.",
     ),
     Refusal(
         "serialiser",

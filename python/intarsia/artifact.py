@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,12 @@ class LoadedProgram:
         self._program = program
         self._in_spec = _read_spec(program.in_spec)
         self._out_spec = _read_spec(program.out_spec)
+        # The usual structures, which need no pytree: tensors in, a tensor or a tuple out.
+        self._plain_inputs = _plain_inputs(self._in_spec)
+        self._single_output = self._out_spec is not None and self._out_spec.is_leaf()
+        self._plain_output = (
+            self._out_spec is not None and self._out_spec.type is tuple and _is_flat(self._out_spec)
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the program.
@@ -154,12 +161,19 @@ class LoadedProgram:
         ContractError
             When an operator's kernel breaks the promise of its fake implementation.
         """
-        inputs = self._flatten(args, kwargs)
+        if len(args) == self._plain_inputs and not kwargs and all(map(_is_tensor, args)):
+            inputs = list(args)
+        else:
+            inputs = self._flatten(args, kwargs)
         # Nothing is recorded for a backward; otherwise kernels see the grad mode that
         # the module would show them. Autocast, if any, acted at the export.
-        grad = torch.is_grad_enabled() and not any(_wants_gradient(x) for x in inputs)
-        with torch.set_grad_enabled(grad), torch._C._DisableAutocast():
+        records = torch.is_grad_enabled() and any(map(_wants_gradient, inputs))
+        with torch._C._DisableAutocast(), torch.no_grad() if records else nullcontext():
             outputs = self._program.run(inputs)
+        if self._single_output:
+            return outputs[0]
+        if self._plain_output:
+            return tuple(outputs)
         if self._out_spec is None:
             return outputs
         return pytree.tree_unflatten(outputs, self._out_spec)
@@ -204,6 +218,23 @@ class LoadedProgram:
             f"<intarsia.LoadedProgram: {self.call_count} calls, {self.kernel_count} kernels, "
             f"inputs {', '.join(self._program.input_names) or 'none'}>"
         )
+
+
+def _is_flat(spec: pytree.TreeSpec) -> bool:
+    return not spec.is_leaf() and all(child.is_leaf() for child in spec.children())
+
+
+def _plain_inputs(spec: pytree.TreeSpec | None) -> int:
+    """How many positional arguments there are, if all are leaves; else -1."""
+    if spec is None:
+        return -1
+    arguments, keywords = spec.children()
+    flat = _is_flat(arguments) and keywords.num_children == 0
+    return arguments.num_children if flat else -1
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def _wants_gradient(value: Any) -> bool:
