@@ -207,6 +207,17 @@ Lowered lowerBatchNormInference(graph::CallOp call, KernelBuilder &kernel) {
   return SmallVector<Tensor>{out, Tensor(), Tensor()};
 }
 
+/// Whether a channel's elements lie next to each other. Where the channels do
+/// (channels last), a kernel would walk through memory once for each of them,
+/// and PyTorch's does not.
+bool hasChannelsApart(graph::CallOp call) {
+  auto type = cast<graph::TensorType>(call.operand("input").getType());
+  SmallVector<SymExpr> strides = type.getStrideExprs();
+  SmallVector<SymExpr> sizes = type.getSizeExprs();
+  return type.getRank() == 2 || !strides[1].isInteger(1) ||
+         sizes[1].isInteger(1);
+}
+
 DType batchAccumulator(DType dtype) {
   return dtype == DType::F32 ? DType::F64 : computeType(dtype);
 }
@@ -218,8 +229,8 @@ Lowered lowerBatchNormTraining(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> in = tensorArgument(call, kernel, "input");
   std::optional<double> eps = call.floatArg("eps");
   std::optional<double> momentum = call.floatArg("momentum");
-  if (!areFloats(in) || in->rank() < 2 || !eps || !momentum ||
-      !call.boolArg("training").value_or(false))
+  if (!areFloats(in) || in->rank() < 2 || !hasChannelsApart(call) || !eps ||
+      !momentum || !call.boolArg("training").value_or(false))
     return failure();
   DType accumulator = batchAccumulator(in->dtype);
   SmallVector<int64_t> dims = otherDims(in->rank(), {1});
@@ -272,7 +283,7 @@ Lowered lowerBatchNormBackward(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> statistic =
       tensorArgument(call, kernel, *isTraining ? "save_invstd" : "running_var");
   if (!areFloats({grad, in, mean, statistic}) || in->rank() < 2 ||
-      grad->sizes != in->sizes)
+      !hasChannelsApart(call) || grad->sizes != in->sizes)
     return failure();
   SmallVector<int64_t> dims = otherDims(in->rank(), {1});
   Tensor rstd = *statistic;

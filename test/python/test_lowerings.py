@@ -818,7 +818,7 @@ add(
     shaped(6, seed=15),
     dtypes=(f32, f64),
     relative=LOOSE,
-    layouts=BOTH,
+    layouts=DENSE,
 )
 add(
     "channel norms",
@@ -851,7 +851,7 @@ for backward in (batch_norm_backward, group_norm_backward):
         shaped(6),
         dtypes=(f32, f64),
         relative=LOOSE,
-        layouts=BOTH if backward is batch_norm_backward else DENSE,
+        layouts=DENSE,
     )
 
 # Borders, blocks, enlarged images, scattered values.

@@ -40,3 +40,13 @@ func.func @batch_norm_backward(%g: !intarsia.tensor<[s0, 4, 9]xf32>, %c: !intars
     : (!intarsia.tensor<[s0, 4, 9]xf32>, !intarsia.tensor<[4]xf32>) -> (!intarsia.tensor<[s0, 4, 9]xf32>, !intarsia.tensor<[4]xf32>)
   return %0#0, %0#1 : !intarsia.tensor<[s0, 4, 9]xf32>, !intarsia.tensor<[4]xf32>
 }
+
+// With channels last, PyTorch's kernel is faster.
+
+// CHECK-LABEL: func.func @channels_last
+// CHECK: intarsia.call "aten::native_batch_norm_backward"
+func.func @channels_last(%g: !intarsia.tensor<[2, 4, 9]xf32, strides = [36, 1, 4]>, %c: !intarsia.tensor<[4]xf32>) -> !intarsia.tensor<[4]xf32> {
+  %0:3 = intarsia.call "aten::native_batch_norm_backward"(grad_out = %g, input = %g, weight = %c, running_mean = none, running_var = none, save_mean = %c, save_invstd = %c, train = true, eps = 1.0e-5, output_mask = [true, true, true])
+    : (!intarsia.tensor<[2, 4, 9]xf32, strides = [36, 1, 4]>, !intarsia.tensor<[4]xf32>) -> (!intarsia.tensor<[2, 4, 9]xf32, strides = [36, 1, 4]>, !intarsia.tensor<[4]xf32>, !intarsia.tensor<[4]xf32>)
+  return %0#1 : !intarsia.tensor<[4]xf32>
+}
