@@ -28,7 +28,7 @@ constexpr Family families[] = {
     {"Division", registerDivision},
     {"Reductions", registerReductions},
     {"Softmax, layer and RMS norm", registerNormalisations},
-    {"Group and batch norm", registerChannelNorms},
+    {"Batch norm", registerChannelNorms},
     {"Losses", registerLosses},
     {"Indexing", registerIndexing},
     {"Factories", registerFactories},

@@ -518,10 +518,6 @@ add(
 )
 
 
-def group_norm(v: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> Any:
-    return aten.native_group_norm(v, weight, bias, v.shape[0], 6, v.shape[2] * v.shape[3], 3, 1e-5)
-
-
 def batch_norm(
     v: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, weight: torch.Tensor
 ) -> Any:
@@ -534,7 +530,6 @@ def rms_norm(v: torch.Tensor, weight: torch.Tensor) -> Any:
     return torch.nn.functional.rms_norm(v, [v.shape[-1]], weight, 1e-5)
 
 
-add("normalisations", group_norm, shaped(3, 6, 5, 7), shaped(6), shaped(6), relative=LOOSE)
 variance = lambda d: tensor(d, (6,), low=0.1, high=2, specials=False)  # noqa: E731
 add(
     "normalisations",
@@ -796,14 +791,6 @@ def batch_norm_backward(g: torch.Tensor, v: torch.Tensor, weight: torch.Tensor) 
     return [mean, rstd, *training, *frozen]
 
 
-def group_norm_backward(g: torch.Tensor, v: torch.Tensor, weight: torch.Tensor) -> Any:
-    count = v.shape[2] * v.shape[3]
-    _, mean, rstd = aten.native_group_norm(v, weight, weight, v.shape[0], 6, count, 3, 1e-5)
-    return aten.native_group_norm_backward(
-        g, v, mean, rstd, weight, v.shape[0], 6, count, 3, [True, True, True]
-    )
-
-
 def channels_last(v: torch.Tensor) -> torch.Tensor:
     return v.contiguous(memory_format=torch.channels_last) if v.dim() == 4 else v
 
@@ -842,7 +829,7 @@ add(
     layouts=DENSE,
 )
 gradient = shaped(3, 6, 5, 7, seed=13)
-for backward in (batch_norm_backward, group_norm_backward):
+for backward in (batch_norm_backward,):
     add(
         "channel norms",
         backward,
