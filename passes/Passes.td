@@ -211,6 +211,62 @@ def FuseWiden : Pass<"fuse-widen", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numWidened", "widened", "Roundings taken away">];
 }
 
+def Functionalise : Pass<"functionalise", "::mlir::ModuleOp"> {
+  let summary = "Rename writes through shared storage to values, where all is known";
+  let description = [{
+    In a function with `intarsia.aliasing` a mutating call changes every value
+    that shares the storage, and calls that touch such storage are `aliasing`:
+    they stay calls, in order. This pass takes each set of values that share a
+    written storage, and if every operator that makes, writes or takes one of
+    them is known for what it does, renames the writes to values: a write gives
+    the storage's root (a function argument, or the result that made the storage)
+    a new value, and a view is taken anew, from the latest one, where it is read.
+
+    ```mlir
+    %1 = intarsia.call "aten::select.int"(self = %b, ...) {aliasing, views = ...}
+    %2 = intarsia.call "aten::add_.Tensor"(self = %1, ...) mutates(%1) {aliasing}
+    // becomes
+    %1 = intarsia.call "aten::select.int"(self = %b, ...) {views = ...}
+    %2 = intarsia.call "aten::add_.Tensor"(self = %1, ...) mutates(%1)
+    %3 = intarsia.call "aten::select_scatter"(self = %b, src = %2, ...)
+    ```
+
+    The new value of an argument becomes a result of the function, of which the
+    argument is updated at the end. A write that no kernel is made of says which
+    part of the root it writes (`view<...>`), so that it can be done in place.
+
+    A set stays as it is when
+
+    * a view of it is of no known form, or may be a copy or not;
+    * the root is an argument of a nested function, one of several of the user's
+      (which may be one tensor), one of two names of the same bytes, or one that
+      is returned, as itself or as a view of it;
+    * a call changes a member's sizes, or writes it and takes another member;
+    * control flow writes a member or may return it;
+    * a call that writes it takes a member of a set that stays as it is.
+
+    A function in which nothing is left to keep in order is no longer
+    `intarsia.aliasing`.
+  }];
+  let dependentDialects = ["::intarsia::graph::GraphDialect"];
+  let statistics = [
+    Statistic<"numRenamed", "renamed", "Storages whose writes became values">,
+    Statistic<"numKept", "kept", "Written storages that stay as they are">];
+}
+
+def InlineRegions : Pass<"inline-regions", "::mlir::ModuleOp"> {
+  let summary = "Put regions that change nothing into their surroundings";
+  let description = [{
+    Calls of `higher_order::wrap`, `strict_mode` and of the activation
+    checkpoints, which only run their subgraph, are replaced by what is in it; so
+    are calls of `wrap_with_set_grad_enabled` when all operators in it are
+    PyTorch's own, which do not see the grad mode below autograd. An operator of
+    the user's may: its region stays, and is executed with the mode set.
+  }];
+  let dependentDialects = ["::intarsia::graph::GraphDialect"];
+  let statistics = [Statistic<"numInlined", "inlined", "Regions put in place">];
+}
+
 def LowerCalls : Pass<"lower-calls", "::mlir::ModuleOp"> {
   let summary = "Turn calls of operators that have a lowering into kernels";
   let description = [{
@@ -219,12 +275,12 @@ def LowerCalls : Pass<"lower-calls", "::mlir::ModuleOp"> {
     A call stays a call when
 
     * its operator has no entry, or the entry declines its arguments;
-    * it mutates, draws random numbers, has effects, aliases, or defines
-      symbols;
+    * it draws random numbers, has effects, aliases, or defines symbols;
+    * it mutates anything but its argument `self`, or no operator of the table
+      computes what it stores there (`aten::add.Tensor` for `aten::add_.Tensor`);
     * a tensor of it has a dtype without kernels (complex, 8-bit floats), is
       known to be empty, or is not on the one device of the others;
-    * that device is not one of `devices`;
-    * its function has the attribute `intarsia.aliasing`.
+    * that device is not one of `devices`.
 
     View operators stay calls: fusion looks through them.
     docs/operators.md lists the table.
@@ -313,8 +369,8 @@ def PlanInplace : Pass<"plan-inplace", "::mlir::ModuleOp"> {
     may store into that argument itself: nothing reads the old value later, and
     if the kernel does, then element by element.
 
-    In functions with `intarsia.aliasing` all bases are written in place: that
-    is what the program means.
+    A call that is `aliasing` writes all its bases in place: that is what the
+    program means.
   }];
   let options = [
     Option<"reuse", "reuse", "bool", /*default=*/"true",
@@ -338,6 +394,32 @@ def PlanPrint : Pass<"plan-print", "::mlir::ModuleOp"> {
     Option<"strict", "strict", "bool", /*default=*/"false",
            "Other strides of a result than its fake's are errors">];
   let dependentDialects = ["::intarsia::graph::GraphDialect"];
+}
+
+def PlanWaits : Pass<"plan-waits", "::mlir::ModuleOp"> {
+  let summary = "Wait for collectives as late as possible";
+  let description = [{
+    `_c10d_functional::wait_tensor` ends a collective that another call started.
+    It is moved down, past everything that does not need what it returns, so that
+    the communication goes on meanwhile, and no further than to
+
+    * the first operation that uses its result other than as a view of it (such
+      views move with it);
+    * the first that writes memory in place, as a collective may still read or
+      fill that memory;
+    * the end of the function.
+
+    The starts of collectives keep their order: all processes must agree on it.
+
+    ```mlir
+    %1 = intarsia.call "_c10d_functional::all_reduce"(input = %x, ...) {effectful} : ...
+    %3 = intarsia.call "my::work"(x = %y) : ...
+    %2 = intarsia.call "_c10d_functional::wait_tensor"(tensor = %1) {effectful} : ...
+    %4 = intarsia.call "aten::add.Tensor"(self = %2, other = %3, alpha = 1) : ...
+    ```
+  }];
+  let dependentDialects = ["::intarsia::graph::GraphDialect"];
+  let statistics = [Statistic<"numSunk", "sunk", "Waits that moved down">];
 }
 
 #endif // INTARSIA_PASSES_PASSES_TD

@@ -22,6 +22,8 @@ namespace intarsia {
 
 void buildLowerPipeline(OpPassManager &manager,
                         const PipelineOptions &options) {
+  manager.addPass(createInlineRegions());
+  manager.addPass(createFunctionalise());
   manager.addPass(createNormalise());
   // Updates in place stay calls.
   manager.addPass(createPlanInplace());
@@ -68,6 +70,9 @@ void buildPlanPipeline(OpPassManager &manager, bool reuse) {
   PlanInplaceOptions options;
   options.reuse = reuse;
   manager.addPass(createPlanInplace(options));
+  // Where every node is a call, all run where they stand.
+  if (reuse)
+    manager.addPass(createPlanWaits());
 }
 
 namespace {

@@ -50,6 +50,12 @@ static Argument symbolic(const SymExpr &expr) {
   return argument;
 }
 
+static Argument emptyList() {
+  Argument list;
+  list.kind = Kind::List;
+  return list;
+}
+
 /// The argument as a view of its base: `prefix` is "_x" for the argument x, or
 /// "_xs_2" for member 2 of the list xs.
 Attribute FunctionBuilder::viewOfBase(Call &call,
@@ -141,15 +147,85 @@ Value FunctionBuilder::emptyStrided(const NamedArguments &arguments,
   return createCall(call, typeOf(meta)).getOutputs().front();
 }
 
+/// Binds the names of the new values. By value, as the call's operands have
+/// been numbered anew.
+void FunctionBuilder::bindBases(const Call &call, const CallResults &results,
+                                ArrayRef<Output> news,
+                                ArrayRef<Argument> bases) {
+  for (auto [output, argument] : llvm::zip(news, bases)) {
+    if (output.kind != Output::Kind::Value)
+      continue;
+    Value base = valueOf(argument);
+    Binding binding;
+    binding.kind = ValueMeta::Kind::Tensor;
+    // A base that no argument refers to keeps its value.
+    auto place = call.operandIndex.find(base);
+    auto updated = place == call.operandIndex.end()
+                       ? results.updated.end()
+                       : results.updated.find(place->second);
+    binding.value = updated == results.updated.end() ? base : updated->second;
+    bind(output.name, binding);
+  }
+}
+
+/// Control flow whose subgraphs write into their arguments:
+///
+///   auto_functionalized_v2(cond, pred=..., true_fn=..., false_fn=...,
+///       operand1=..., _operand0_base_index=0, _all_bases=[...])
+///   auto_functionalized_v2(invoke_subgraph, subgraph=..., identifier=...,
+///       arg1=..., _arg0_base_index=0, _all_bases=[...])
+void FunctionBuilder::buildMutatingControlFlow(const Node &node,
+                                               const std::string &target,
+                                               const NamedArguments &encoded) {
+  bool isCond = target == "higher_order::cond";
+  if (!isCond && target != "higher_order::invoke_subgraph")
+    throw BuildError("a subgraph of " + target +
+                     " writes into its arguments, which is supported of "
+                     "torch.cond and nested_compile_region only; write it "
+                     "without in-place operators");
+  std::vector<Argument> bases = require(encoded, "_all_bases").list;
+  NamedArguments plain;
+  for (const char *name :
+       {"pred", "true_fn", "false_fn", "subgraph", "identifier"})
+    if (const Argument *argument = find(encoded, name))
+      plain.emplace_back(name, *argument);
+
+  Call call;
+  SmallVector<Attribute> operands;
+  for (size_t i = 0;; ++i) {
+    std::string name = (isCond ? "operand" : "arg") + std::to_string(i);
+    if (const Argument *argument = find(encoded, name))
+      operands.push_back(convert(call, *argument, ""));
+    else if (find(encoded, "_" + name + "_base_index"))
+      operands.push_back(viewOfBase(call, encoded, "_" + name, bases));
+    else
+      break;
+  }
+  if (isCond)
+    plain.emplace_back("operands", emptyList());
+  beginHigherOrder(call, node, target, plain,
+                   {{"operands", builder.getArrayAttr(operands)}});
+
+  if (node.outputs.size() < bases.size())
+    throw BuildError("has fewer outputs than mutated arguments");
+  ArrayRef<Output> own = ArrayRef(node.outputs).drop_back(bases.size());
+  for (const Argument &base : bases)
+    call.written.push_back(valueOf(base));
+  CallResults results = finishCall(call, node, own);
+  bindBases(call, results, ArrayRef(node.outputs).take_back(bases.size()),
+            bases);
+}
+
 void FunctionBuilder::buildAutoFunctionalized(const Node &node,
                                               bool isSecondVersion) {
   if (node.args.empty() || node.args[0].second.kind != Kind::Operator)
     throw BuildError("does not name the operator that it calls");
   const std::string &target = node.args[0].second.text;
-  if (StringRef(target).starts_with("higher_order::"))
-    throw BuildError("mutation inside the higher-order operator " + target +
-                     " is not supported; write it without in-place operators");
   NamedArguments encoded(node.args.begin() + 1, node.args.end());
+  if (StringRef(target).starts_with("higher_order::")) {
+    buildMutatingControlFlow(node, target, encoded);
+    return;
+  }
   const OperatorSchema &schema = module.schema(target);
   bool isOut = llvm::is_contained(schema.tags, "out");
 
@@ -219,8 +295,7 @@ void FunctionBuilder::buildAutoFunctionalized(const Node &node,
       if (valueOf(argument) == call.operands[view.getIndex()])
         offset = offset + metaOf(argument.text).tensor.storageOffset;
     auto list = [](ArrayRef<graph::ExprAttr> exprs) {
-      Argument numbers;
-      numbers.kind = Kind::List;
+      Argument numbers = emptyList();
       for (graph::ExprAttr expr : exprs)
         numbers.list.push_back(symbolic(expr.getExpr()));
       return numbers;
@@ -237,24 +312,8 @@ void FunctionBuilder::buildAutoFunctionalized(const Node &node,
     finishCall(strided, plainNode, plainNode.outputs);
   }
 
-  // By value, as the call's operands have been numbered anew.
-  auto bindNew = [&](const Output &output, Value base) {
-    if (output.kind != Output::Kind::Value)
-      return;
-    Binding binding;
-    binding.kind = ValueMeta::Kind::Tensor;
-    // A base that no argument refers to keeps its value.
-    auto place = call.operandIndex.find(base);
-    auto updated = place == call.operandIndex.end()
-                       ? results.updated.end()
-                       : results.updated.find(place->second);
-    binding.value = updated == results.updated.end() ? base : updated->second;
-    bind(output.name, binding);
-  };
   if (isSecondVersion) {
-    for (auto [output, base] :
-         llvm::zip(news, ArrayRef(bases).take_back(news.size())))
-      bindNew(output, valueOf(base));
+    bindBases(call, results, news, ArrayRef(bases).take_back(news.size()));
     return;
   }
   size_t next = 0;
@@ -264,13 +323,12 @@ void FunctionBuilder::buildAutoFunctionalized(const Node &node,
     const Output &output = news[next++];
     const Argument *value = find(encoded, argument.name);
     if (output.kind == Output::Kind::Value && value)
-      bindNew(output, valueOf(*value));
+      bindBases(call, results, output, *value);
     if (output.kind != Output::Kind::List)
       continue;
     if (!value || value->list.size() != output.list.size())
       throw BuildError("returns another number of new values than the list '" +
                        argument.name + "' has members");
-    for (auto [member, element] : llvm::zip_equal(output.list, value->list))
-      bindNew(member, valueOf(element));
+    bindBases(call, results, output.list, value->list);
   }
 }

@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "FunctionBuilder.h"
+#include "passes/Normalise/AliasSets.h"
 
 #include "llvm/ADT/StringSwitch.h"
 
@@ -340,6 +341,12 @@ FunctionBuilder::finishCall(Call &call, const Node &node,
         call.mutates.push_back(index);
   }
 
+  for (Value value : call.written)
+    if (auto place = call.operandIndex.find(value);
+        place != call.operandIndex.end() &&
+        !llvm::is_contained(call.mutates, place->second))
+      call.mutates.push_back(place->second);
+
   // Results. A return that is a mutated argument is no result of its own.
   OutputNumbering numbering(context);
   SmallVector<Attribute> returnAttrs;
@@ -528,15 +535,35 @@ void FunctionBuilder::buildHigherOrder(const Node &node,
                                        const NamedArguments &arguments,
                                        ArrayRef<Output> outputs,
                                        bool effectful) {
-  HigherOrderCall named = nameHigherOrderArguments(node, target, arguments);
-  // A compiled program runs below autocast, which must have acted before.
-  for (const auto &[name, argument] : named.arguments)
-    if (target == "higher_order::wrap_with_autocast" && name == "enabled" &&
-        argument.kind == Kind::Bool && argument.boolean)
-      throw BuildError("an autocast region is only supported once its casts "
-                       "are in the program: call run_decompositions() on it "
-                       "before it is saved");
+  Call call;
+  call.effectful = effectful;
+  beginHigherOrder(call, node, target, arguments);
+  finishCall(call, node, outputs);
+}
 
+/// Autocast acts on the calls of a subgraph and of those that it calls.
+static void markAutocast(Attribute attribute, ModuleOp module) {
+  if (auto list = dyn_cast<ArrayAttr>(attribute))
+    for (Attribute member : list)
+      markAutocast(member, module);
+  auto symbol = dyn_cast<FlatSymbolRefAttr>(attribute);
+  if (!symbol)
+    return;
+  auto function = module.lookupSymbol<func::FuncOp>(symbol);
+  function->setAttr(autocastAttrName, UnitAttr::get(function.getContext()));
+  function.walk([&](graph::CallOp call) {
+    if (call.getCallee() != "higher_order::wrap_with_autocast")
+      for (Attribute argument : call.getArgs())
+        markAutocast(argument, module);
+  });
+}
+
+/// `given`: arguments that are converted already.
+void FunctionBuilder::beginHigherOrder(
+    Call &call, const Node &node, const std::string &target,
+    const NamedArguments &arguments,
+    const std::map<std::string, Attribute> &given) {
+  HigherOrderCall named = nameHigherOrderArguments(node, target, arguments);
   // All subgraphs of one call take the same arguments, so they also take the
   // same captured symbols.
   SmallVector<std::string> graphs;
@@ -564,12 +591,23 @@ void FunctionBuilder::buildHigherOrder(const Node &node,
     }
   }
 
-  Call call;
   call.callee = target;
-  call.effectful = effectful;
-  for (const auto &[name, argument] : named.arguments)
-    addArgument(call, name, convert(call, argument, ""));
-  finishCall(call, node, outputs);
+  for (const auto &[name, argument] : named.arguments) {
+    auto views = given.find(name);
+    if (views == given.end()) {
+      addArgument(call, name, convert(call, argument, ""));
+      continue;
+    }
+    // Symbols that the subgraphs capture come after what was given.
+    SmallVector<Attribute> members(cast<ArrayAttr>(views->second).getValue());
+    if (!argument.list.empty())
+      llvm::append_range(members, cast<ArrayAttr>(convert(call, argument, "")));
+    addArgument(call, name, builder.getArrayAttr(members));
+  }
+  if (target == "higher_order::wrap_with_autocast" && call.args.size() > 2 &&
+      call.args[2] == builder.getBoolAttr(true))
+    for (Attribute argument : call.args)
+      markAutocast(argument, function->getParentOfType<ModuleOp>());
 }
 
 // --- Nodes that are no calls -------------------------------------------------
@@ -685,6 +723,14 @@ bool FunctionBuilder::buildSpecial(const Node &node) {
     for (const Output &output : node.outputs)
       if (output.kind == Output::Kind::Value)
         bind(output.name, Binding());
+    return true;
+  }
+  // Reader B passes a Python callable for what only Python can run.
+  if (!node.args.empty() && node.args[0].first == "callable" &&
+      target.starts_with("higher_order::")) {
+    buildHigherOrder(node, node.target,
+                     NamedArguments(node.args.begin(), node.args.end()),
+                     node.outputs, /*effectful=*/true);
     return true;
   }
   if (target == "higher_order::auto_functionalized" ||

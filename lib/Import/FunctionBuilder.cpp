@@ -14,6 +14,7 @@
 #include "FunctionBuilder.h"
 #include "Location.h"
 #include "PythonGuard.h"
+#include "passes/Normalise/AliasSets.h"
 
 #include <optional>
 
@@ -137,6 +138,12 @@ static StringRef kindName(InputSpec::Kind kind) {
 
 void FunctionBuilder::addArgumentAttributes() {
   MLIRContext *context = builder.getContext();
+  // Weights share storage when their bytes are the same record or object.
+  std::map<std::pair<std::string, int64_t>, size_t> firstOfRecord;
+  llvm::StringMap<const Weight *> weights;
+  if (isMain && !program.functional)
+    for (const Weight &weight : program.weights)
+      weights[weight.target] = &weight;
   for (auto [index, name] : llvm::enumerate(source.inputs)) {
     NamedAttrList attributes;
     attributes.append("intarsia.name", builder.getStringAttr(name));
@@ -154,6 +161,12 @@ void FunctionBuilder::addArgumentAttributes() {
                       builder.getStringAttr(kindName(spec.kind)));
     if (!spec.target.empty())
       attributes.append("intarsia.target", builder.getStringAttr(spec.target));
+    if (const Weight *weight = weights.lookup(spec.target))
+      if (auto [first, isNew] = firstOfRecord.try_emplace(
+              {weight->record, weight->object}, index);
+          !isNew)
+        attributes.append(sameStorageAttrName,
+                          builder.getI64IntegerAttr(first->second));
     if (spec.isStatic)
       attributes.append("intarsia.static", builder.getUnitAttr());
     if (spec.kind == InputSpec::Kind::ConstantInput)
@@ -253,10 +266,6 @@ void FunctionBuilder::buildReturn() {
       if (last == argument)
         continue;
       written.push_back(argument.getArgNumber());
-      if (!isMain)
-        throw BuildError("a subgraph writes into its input '" +
-                         source.inputs[argument.getArgNumber()] +
-                         "', which a functional program must not");
       OutputSpec spec;
       spec.kind = OutputSpec::Kind::InputMutation;
       spec.target = source.inputs[argument.getArgNumber()];
@@ -273,7 +282,7 @@ void FunctionBuilder::buildReturn() {
 
   addArgumentAttributes();
   if (!program.functional)
-    written = markAliasing(function, program, isMain);
+    written = markAliasing(function);
   if (isMain)
     for (auto [index, input] : llvm::enumerate(program.inputs))
       for (const OutputSpec &output : program.outputs) {
@@ -288,9 +297,10 @@ void FunctionBuilder::buildReturn() {
     function.setArgAttr(index, "intarsia.mutated", builder.getUnitAttr());
 
   function->setAttr("intarsia.returns", builder.getArrayAttr(returns));
-  if (!isMain)
-    return;
   for (auto [index, spec] : llvm::enumerate(specs)) {
+    // Of a subgraph only what it writes matters: its caller sees that.
+    if (!isMain && spec.kind != OutputSpec::Kind::InputMutation)
+      continue;
     function.setResultAttr(index, "intarsia.output",
                            builder.getStringAttr(kindName(spec.kind)));
     if (!spec.target.empty())

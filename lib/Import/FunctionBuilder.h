@@ -100,6 +100,8 @@ private:
     llvm::DenseMap<mlir::Value, int64_t> operandIndex;
     llvm::SmallVector<mlir::Attribute> args, argNames;
     llvm::SmallVector<int64_t> mutates;
+    /// What a higher-order call writes, which no schema says.
+    llvm::SmallVector<mlir::Value> written;
     bool effectful = false;
   };
 
@@ -124,6 +126,10 @@ private:
   void buildHigherOrder(const Node &node, const std::string &target,
                         const NamedArguments &arguments,
                         llvm::ArrayRef<Output> outputs, bool effectful);
+  void
+  beginHigherOrder(Call &call, const Node &node, const std::string &target,
+                   const NamedArguments &arguments,
+                   const std::map<std::string, mlir::Attribute> &given = {});
   void buildWithEffects(const Node &node);
   /// Names the arguments by the schema, fills in defaults, converts them.
   /// `given`: arguments that are converted already.
@@ -146,6 +152,10 @@ private:
 
   // AutoFunctionalized.cpp
   void buildAutoFunctionalized(const Node &node, bool isSecondVersion);
+  void buildMutatingControlFlow(const Node &node, const std::string &target,
+                                const NamedArguments &encoded);
+  void bindBases(const Call &call, const CallResults &results,
+                 llvm::ArrayRef<Output> news, llvm::ArrayRef<Argument> bases);
   mlir::Attribute viewOfBase(Call &call, const NamedArguments &arguments,
                              const std::string &prefix,
                              llvm::ArrayRef<Argument> bases);
@@ -185,11 +195,6 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Value> updates;
   std::map<std::pair<std::string, int>, mlir::Value> sizes;
 };
-
-/// Marks the calls of a program with shared, written storage. Returns the
-/// arguments that are written. Aliasing.cpp
-llvm::SmallVector<unsigned> markAliasing(mlir::func::FuncOp function,
-                                         const Program &program, bool isMain);
 
 /// An attribute for a constant; null when the argument is none.
 mlir::Attribute constantAttribute(const Argument &argument,

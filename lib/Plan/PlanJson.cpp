@@ -51,14 +51,15 @@ constexpr EnumName<Result::Kind> resultKinds[] = {
     {Result::Kind::None, "none"},     {Result::Kind::Tied, "tied"},
 };
 constexpr EnumName<Step::Kind> stepKinds[] = {
-    {Step::Kind::Call, "call"},       {Step::Kind::Alloc, "alloc"},
-    {Step::Kind::Launch, "launch"},   {Step::Kind::View, "view"},
-    {Step::Kind::Clone, "clone"},     {Step::Kind::Copy, "copy"},
-    {Step::Kind::Move, "move"},       {Step::Kind::Free, "free"},
-    {Step::Kind::Cond, "cond"},       {Step::Kind::While, "while"},
-    {Step::Kind::Invoke, "invoke"},   {Step::Kind::Map, "map"},
-    {Step::Kind::Scan, "scan"},       {Step::Kind::Python, "python"},
-    {Step::Kind::SetGrad, "setGrad"}, {Step::Kind::Assert, "assert"},
+    {Step::Kind::Call, "call"},         {Step::Kind::Alloc, "alloc"},
+    {Step::Kind::Launch, "launch"},     {Step::Kind::View, "view"},
+    {Step::Kind::Clone, "clone"},       {Step::Kind::Copy, "copy"},
+    {Step::Kind::Move, "move"},         {Step::Kind::Free, "free"},
+    {Step::Kind::Cond, "cond"},         {Step::Kind::While, "while"},
+    {Step::Kind::Invoke, "invoke"},     {Step::Kind::Map, "map"},
+    {Step::Kind::Scan, "scan"},         {Step::Kind::Python, "python"},
+    {Step::Kind::SetGrad, "setGrad"},   {Step::Kind::Assert, "assert"},
+    {Step::Kind::Autocast, "autocast"},
 };
 constexpr EnumName<Input::Kind> inputKinds[] = {
     {Input::Kind::Tensor, "tensor"},     {Input::Kind::SymInt, "symInt"},

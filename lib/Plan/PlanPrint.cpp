@@ -344,6 +344,13 @@ private:
     case Step::Kind::SetGrad:
       out << "set_grad " << (step.flag ? "true" : "false");
       break;
+    case Step::Kind::Autocast:
+      out << "autocast ";
+      quoted(step.text);
+      out << (step.flag ? " true" : " false");
+      if (step.flag)
+        list(step.args, [&](const Arg &value) { print(value); });
+      break;
     case Step::Kind::Assert:
       out << "assert ";
       expr(step.expr);

@@ -124,6 +124,8 @@ public:
       drop(frame.slots[i]);
     if (plan.setsGrad)
       torch.setGradEnabled(gradBefore);
+    if (autocastDevice >= 0)
+      torch.setAutocast(autocastDevice, autocastBefore);
   }
 
   /// `values`: one for each input of the function, borrowed.
@@ -237,6 +239,8 @@ private:
   Frame frame;
   MemoryLease arena;
   bool gradBefore = false;
+  int8_t autocastDevice = -1; // set by this function
+  AutocastState autocastBefore;
 };
 
 //===----------------------------------------------------------------------===//
@@ -1066,6 +1070,17 @@ void Activation::run(const StepPlan &step) {
   case Step::Kind::SetGrad:
     torch.setGradEnabled(data.flag);
     return;
+  case Step::Kind::Autocast:
+    autocastBefore = torch.autocastState(step.autocastDevice);
+    autocastDevice = step.autocastDevice;
+    // Without the cache of casts, which lives as long as a Python context does.
+    torch.setAutocast(autocastDevice,
+                      {data.flag,
+                       data.args[0].kind == plan::Arg::Kind::DType
+                           ? int16_t(data.args[0].dtype)
+                           : int16_t(-1),
+                       false});
+    return;
   case Step::Kind::Assert:
     if (!plan.exprs.bits(data.expr, frame.symbols)) [[unlikely]]
       throw Error(ErrorKind::Guard,
@@ -1134,6 +1149,28 @@ void prepareProfile(Profile *profile, const plan::Plan &plan) {
     profile->steps.emplace_back(function.steps.size());
 }
 
+/// Turns the caller's autocast off until the end of the scope.
+class WithoutAutocast {
+public:
+  WithoutAutocast(const TorchApi &torch, bool active) : torch(torch) {
+    for (int8_t device : devices) {
+      before[device] = active ? torch.autocastState(device) : AutocastState();
+      if (before[device].enabled)
+        torch.setAutocast(device, {false, -1, before[device].cache});
+    }
+  }
+  ~WithoutAutocast() {
+    for (int8_t device : devices)
+      if (before[device].enabled)
+        torch.setAutocast(device, before[device]);
+  }
+
+private:
+  static constexpr int8_t devices[] = {0, 1}; // CPU, CUDA
+  const TorchApi &torch;
+  AutocastState before[2];
+};
+
 /// Keeps the caller's references, however the call ends.
 class StolenInputs {
 public:
@@ -1172,6 +1209,7 @@ void Program::run(Value *inputs, size_t inputCount, Value *outputs,
                     std::to_string(program.userOutputs.size()) +
                     " outputs, not " + std::to_string(outputCount));
 
+  WithoutAutocast autocast(*program.torch, program.options.ownAutocast);
   const FunctionPlan &entry = program.functions[0];
   size_t count = entry.inputs.size();
   bool direct = program.weights.empty() && program.copyBacks.empty();

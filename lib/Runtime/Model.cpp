@@ -447,6 +447,7 @@ std::unique_ptr<Model> Model::load(const std::string &path,
     programOptions.weight = [&weights](size_t i) {
       return std::exchange(weights[i], Value());
     };
+    programOptions.ownAutocast = true;
     impl.program = Program::create(std::move(plan), std::move(programOptions));
     impl.kernels.loaded();
   } catch (const ArchiveError &error) {

@@ -120,6 +120,14 @@ public:
       case plan::Step::Kind::SetGrad:
         out.setsGrad = true;
         break;
+      case plan::Step::Kind::Autocast: {
+        int8_t index = 0;
+        if (impl.torch->parseDevice(step.text.c_str(), &plan.autocastDevice,
+                                    &index))
+          throw Error(ErrorKind::Load, "autocast of the device type '" +
+                                           step.text + "', which is unknown");
+        break;
+      }
       case plan::Step::Kind::Python:
         if (!impl.options.python)
           throw Error(

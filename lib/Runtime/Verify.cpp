@@ -55,6 +55,8 @@ std::string intarsia::runtime::stepName(const plan::Plan &plan,
     return step.op.empty() ? "python" : "python " + step.op;
   case Step::Kind::SetGrad:
     return "set_grad";
+  case Step::Kind::Autocast:
+    return "autocast";
   case Step::Kind::Assert:
     return "assert";
   }
@@ -281,6 +283,11 @@ private:
       break;
     }
     case Step::Kind::SetGrad:
+      break;
+    case Step::Kind::Autocast:
+      if (s.args.size() != 1 || (s.args[0].kind != plan::Arg::Kind::None &&
+                                 s.args[0].kind != plan::Arg::Kind::DType))
+        fail("an autocast step has one argument, a dtype or none");
       break;
     case Step::Kind::Assert:
       useExpr(s.expr);

@@ -470,7 +470,7 @@ public:
   using FuseDecideBase::FuseDecideBase;
   void runOnOperation() override {
     WalkResult walked = getOperation().walk([&](func::FuncOp function) {
-      if (function.isExternal() || function->hasAttr("intarsia.aliasing"))
+      if (function.isExternal())
         return WalkResult::advance();
       Decider decider(function.getBody().front(), maxOps);
       if (failed(decider.run()))

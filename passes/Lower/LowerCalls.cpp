@@ -13,7 +13,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/Lower/InPlace.h"
 #include "passes/Lower/Lowering.h"
+#include "passes/Normalise/AliasSets.h"
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -83,34 +85,54 @@ public:
     else
       targets.assign(devices.begin(), devices.end());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      // Values of such a function share storage: kernels can't tell.
-      if (function->hasAttr("intarsia.aliasing"))
+      // Autocast acts on the operators, not on what kernels do instead.
+      if (function->hasAttr(autocastAttrName))
         continue;
       SmallVector<graph::CallOp> calls;
       function.walk([&](graph::CallOp call) { calls.push_back(call); });
-      for (graph::CallOp call : calls)
-        lower(call);
+      for (graph::CallOp call : calls) {
+        if (std::string twin = lower::functionalTwin(call); !twin.empty())
+          lowerInPlace(call, twin);
+        else
+          lower(call);
+      }
     }
   }
 
 private:
-  void lower(graph::CallOp call) {
+  /// By value, an update in place is its twin's result.
+  void lowerInPlace(graph::CallOp call, StringRef twinName) {
+    Value updated = call.getUpdated().front();
+    if (updated.use_empty())
+      return call.erase();
+    OpBuilder builder(call);
+    graph::CallOp twin = lower::createTwin(builder, call, twinName);
+    updated.replaceAllUsesWith(twin.getOutputs().front());
+    Value result = lower(twin);
+    if (result)
+      return call.erase();
+    twin.getOutputs().front().replaceAllUsesWith(updated);
+    twin.erase();
+  }
+
+  /// Returns the first result of the kernel; null when the call stays a call.
+  Value lower(graph::CallOp call) {
     lower::Lowering lowering =
         lower::LoweringTable::get().lookup(call.getCallee());
     if (!lowering)
-      return;
+      return {};
     // An update in place writes less than a kernel that makes all anew.
     if (!call.isPure() || !hasKernelTypes(call, targets) || call->use_empty() ||
         call->hasAttr("intarsia.reuse")) {
       ++numDeclined;
-      return;
+      return {};
     }
     OpBuilder builder(call);
     lower::KernelBuilder kernel(builder, call.getLoc());
     FailureOr<SmallVector<lower::Tensor>> results = lowering(call, kernel);
     if (failed(results) || kernel.declined()) {
       ++numDeclined;
-      return;
+      return {};
     }
     assert(results->size() == call.getOutputs().size() &&
            "a lowering returns one tensor an output");
@@ -126,7 +148,7 @@ private:
       if (tensor.sizes !=
           cast<graph::TensorType>(output.getType()).getSizeExprs()) {
         ++numDeclined;
-        return;
+        return {};
       }
       used.push_back(tensor);
       types.push_back(cast<graph::TensorType>(output.getType()));
@@ -137,6 +159,7 @@ private:
       output.replaceAllUsesWith(result);
     call.erase();
     ++numLowered;
+    return op.getOutputs().front();
   }
 
   SmallVector<std::string> targets;

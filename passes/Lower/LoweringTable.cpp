@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/Lower/Composites.h"
 #include "passes/Lower/Lowering.h"
 #include "passes/Lower/Views.h"
 
@@ -34,6 +35,7 @@ constexpr Family families[] = {
     {"Factories", registerFactories},
     {"Shapes", registerShapes},
     {"Sampling", registerSampling},
+    {"Composite operators", registerComposites},
 };
 
 void printNames(llvm::StringRef title, std::vector<llvm::StringRef> names,

@@ -168,7 +168,8 @@ Lowered lowerPad(graph::CallOp call, KernelBuilder &kernel) {
   auto pad = intsArgument(call, "pad");
   std::optional<Argument> value = argument(call, kernel, "value");
   if (!self || !pad || pad->size() % 2 != 0 ||
-      static_cast<int64_t>(pad->size()) > 2 * self->rank())
+      static_cast<int64_t>(pad->size()) > 2 * self->rank() ||
+      (call.arg("mode") && call.stringArg("mode") != "constant"))
     return failure();
   SmallVector<int64_t> low(self->rank()), high(self->rank());
   Tensor source = *self;
@@ -434,6 +435,7 @@ Lowered lowerTriangle(graph::CallOp call, KernelBuilder &kernel) {
 void registerShapes(LoweringTable &table) {
   table.add("aten::cat", lowerConcatenation);
   table.add("aten::constant_pad_nd", lowerPad);
+  table.add("aten::pad", lowerPad);
   table.add("aten::flip", lowerFlip);
   table.add("aten::repeat", lowerRepeat);
   table.add("aten::pixel_shuffle", lowerPixelShuffle);

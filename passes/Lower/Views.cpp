@@ -164,25 +164,52 @@ FailureOr<Tensor> viewSelect(graph::CallOp call, KernelBuilder &kernel,
   return kernel.select(source, *dim, *index);
 }
 
+/// A conversion to what the tensor is already; other ones copy.
+FailureOr<Tensor> viewConversion(graph::CallOp call, KernelBuilder &,
+                                 const Tensor &source) {
+  if (call.operand("self").getType() != resultType(call) ||
+      call.boolArg("copy") == true)
+    return failure();
+  return source;
+}
+
+/// Outside training it returns its argument.
+FailureOr<Tensor> viewDropout(graph::CallOp call, KernelBuilder &,
+                              const Tensor &source) {
+  if (call.boolArg("train") != false && call.floatArg("p") != 0.0)
+    return failure();
+  return source;
+}
+
 const llvm::StringMap<ViewLowering> &viewTable() {
   static const llvm::StringMap<ViewLowering> table = {
       {"aten::_unsafe_view", viewReshape},
       {"aten::alias", viewIdentity},
+      {"aten::broadcast_to", viewExpand},
+      {"aten::contiguous", viewConversion},
       {"aten::detach", viewIdentity},
+      {"aten::dropout", viewDropout},
       {"aten::expand", viewExpand},
+      {"aten::expand_as", viewExpand},
       {"aten::flatten.using_ints", viewReshape},
       {"aten::permute", viewPermute},
       {"aten::reshape", viewReshape},
+      {"aten::reshape_as", viewReshape},
       {"aten::select.int", viewSelect},
       {"aten::slice.Tensor", viewSlice},
       {"aten::squeeze", viewReshape},
       {"aten::squeeze.dim", viewReshape},
       {"aten::squeeze.dims", viewReshape},
       {"aten::t", viewT},
+      {"aten::to.device", viewConversion},
+      {"aten::to.dtype", viewConversion},
+      {"aten::to.dtype_layout", viewConversion},
       {"aten::transpose.int", viewTranspose},
+      {"aten::type_as", viewConversion},
       {"aten::unflatten.int", viewReshape},
       {"aten::unsqueeze", viewReshape},
       {"aten::view", viewReshape},
+      {"aten::view_as", viewReshape},
       {"prims::broadcast_in_dim", viewBroadcast},
       {"prims::collapse_view", viewReshape},
       {"prims::split_dim", viewReshape},

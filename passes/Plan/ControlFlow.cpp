@@ -78,7 +78,7 @@ LogicalResult FunctionPlanner::useFunctions(graph::CallOp call,
 
 namespace {
 /// How a higher-order call is executed.
-enum class Form { Cond, While, Map, Scan, Invoke, SetGrad, Python };
+enum class Form { Cond, While, Map, Scan, Invoke, SetGrad, Autocast, Python };
 } // namespace
 
 static Form formOf(StringRef name) {
@@ -88,7 +88,8 @@ static Form formOf(StringRef name) {
       .Cases({"map", "map_impl"}, Form::Map)
       .Case("scan", Form::Scan)
       .Case("wrap_with_set_grad_enabled", Form::SetGrad)
-      .Cases({"invoke_subgraph", "wrap", "wrap_with_autocast"}, Form::Invoke)
+      .Case("wrap_with_autocast", Form::Autocast)
+      .Cases({"invoke_subgraph", "wrap"}, Form::Invoke)
       .Cases({"wrap_activation_checkpoint", "tag_activation_checkpoint"},
              Form::Invoke)
       .Cases({"hints_wrapper", "strict_mode"}, Form::Invoke)
@@ -174,6 +175,7 @@ LogicalResult FunctionPlanner::planHigherOrder(graph::CallOp call) {
       append(arg, step.args);
     break;
   case Form::SetGrad:
+  case Form::Autocast:
   case Form::Invoke: {
     if (functions.size() != 1)
       return malformed();
@@ -231,8 +233,48 @@ LogicalResult FunctionPlanner::planHigherOrder(graph::CallOp call) {
     if (failed(setGradMode(call, functions.front(), before.front().boolean)))
       return failure();
   }
+  if (form == Form::Autocast) {
+    // device_type, dtype, enabled, cache_enabled
+    using ArgKind = plan::Arg::Kind;
+    if (before.size() != 4 || before[0].kind != ArgKind::String ||
+        before[2].kind != ArgKind::Bool)
+      return malformed();
+    if (failed(setAutocast(call, functions.front(), before)))
+      return failure();
+  }
   results(call, step);
   out.steps.push_back(std::move(step));
+  return success();
+}
+
+plan::Function &FunctionPlanner::bodyOf(FlatSymbolRefAttr name) {
+  return *llvm::find_if(planner.plan.functions,
+                        [&](const plan::Function &function) {
+                          return function.name == name.getValue();
+                        });
+}
+
+/// The mode holds until the function returns: it is the body's first step. What
+/// autocast acts on in the body was marked when it was planned.
+LogicalResult FunctionPlanner::setAutocast(graph::CallOp call,
+                                           FlatSymbolRefAttr name,
+                                           ArrayRef<plan::Arg> arguments) {
+  plan::Function *body = &bodyOf(name);
+  plan::Step mode;
+  mode.kind = Kind::Autocast;
+  mode.text = arguments[0].text;
+  mode.args = {arguments[1]};
+  mode.flag = arguments[2].boolean;
+  if (!body->steps.empty() && body->steps.front().kind == Kind::Autocast) {
+    const plan::Step &known = body->steps.front();
+    if (known.text == mode.text && known.flag == mode.flag &&
+        known.args[0].kind == mode.args[0].kind &&
+        known.args[0].dtype == mode.args[0].dtype)
+      return success();
+    return call.emitError("subgraph ")
+           << name << " is used with different kinds of autocast";
+  }
+  body->steps.insert(body->steps.begin(), std::move(mode));
   return success();
 }
 
@@ -240,10 +282,7 @@ LogicalResult FunctionPlanner::planHigherOrder(graph::CallOp call) {
 LogicalResult FunctionPlanner::setGradMode(graph::CallOp call,
                                            FlatSymbolRefAttr name,
                                            bool enabled) {
-  auto body = llvm::find_if(planner.plan.functions,
-                            [&](const plan::Function &function) {
-                              return function.name == name.getValue();
-                            });
+  plan::Function *body = &bodyOf(name);
   if (!body->steps.empty() && body->steps.front().kind == Kind::SetGrad) {
     if (body->steps.front().flag == enabled)
       return success();

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Plan/FunctionPlanner.h"
+#include "passes/Normalise/AliasSets.h"
 #include "passes/Plan/Reuse.h"
 #include "passes/Plan/Views.h"
 
@@ -628,6 +629,7 @@ LogicalResult FunctionPlanner::planCall(graph::CallOp call) {
     step.autocast = autocast.str();
   // A copy would cut the tie to the storage that the program works on.
   step.fixStrides = !call.getAliasing();
+  step.flag = function->hasAttr(autocastAttrName);
   out.steps.push_back(std::move(step));
   return success();
 }

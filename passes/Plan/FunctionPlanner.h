@@ -128,6 +128,10 @@ private:
   mlir::LogicalResult
   useFunctions(graph::CallOp call,
                llvm::ArrayRef<mlir::FlatSymbolRefAttr> names, plan::Step &step);
+  plan::Function &bodyOf(mlir::FlatSymbolRefAttr name);
+  mlir::LogicalResult setAutocast(graph::CallOp call,
+                                  mlir::FlatSymbolRefAttr name,
+                                  llvm::ArrayRef<plan::Arg> arguments);
   mlir::LogicalResult setGradMode(graph::CallOp call,
                                   mlir::FlatSymbolRefAttr name, bool enabled);
 

@@ -53,8 +53,7 @@ namespace {
 class Decider {
 public:
   Decider(func::FuncOp function, bool reuse)
-      : function(function), storage(function), reuse(reuse),
-        aliasing(function->hasAttr("intarsia.aliasing")) {}
+      : function(function), storage(function), reuse(reuse) {}
 
   void run() {
     findWritebacks();
@@ -89,8 +88,8 @@ private:
     if (BlockArgument argument = overwrittenArgument(call);
         argument && source) {
       bool isDone = storage.isCurrentValue(source, argument);
-      if (isDone || (source.getType() == argument.getType() && !aliasing &&
-                     writtenBack.contains(argument) &&
+      if (isDone || (source.getType() == argument.getType() &&
+                     !call.getAliasing() && writtenBack.contains(argument) &&
                      storage.laterReader(call, argument))) {
         call->setAttr(writebackAttrName,
                       builder.getStringAttr(isDone ? "inplace" : "later"));
@@ -121,7 +120,7 @@ private:
 
   /// Empty: the base's own storage may be written.
   std::string whyClone(graph::CallOp call, Value base) {
-    if (aliasing)
+    if (call.getAliasing())
       return "";
     for (Value root : storage.roots(base)) {
       if (auto argument = dyn_cast<BlockArgument>(root)) {
@@ -142,7 +141,7 @@ private:
   /// An update of what is written back anyway is done where it lies.
   void decideReuse(graph::CallOp call) {
     call->removeAttr(reuseAttrName);
-    if (!reuse || aliasing || !updateOf(call))
+    if (!reuse || !updateOf(call))
       return;
     Value self = call.operand("self");
     const Storage::Roots &roots = storage.roots(self);
@@ -162,7 +161,7 @@ private:
   /// A kernel that makes the new value of an argument writes it there.
   void decideInto(graph::KernelOp kernel) {
     kernel->removeAttr(intoAttrName);
-    if (!reuse || aliasing)
+    if (!reuse)
       return;
     SmallVector<int64_t> into(kernel->getNumResults(), -1);
     for (OpResult result : kernel->getResults()) {
@@ -287,7 +286,7 @@ private:
 
   func::FuncOp function;
   Storage storage;
-  bool reuse, aliasing;
+  bool reuse;
   llvm::DenseSet<Value> writtenBack;
 };
 

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Plan/Storage.h"
+#include "passes/Normalise/AliasSets.h"
 #include "passes/Plan/Reuse.h"
 #include "passes/Plan/Views.h"
 
@@ -112,7 +113,8 @@ void Storage::visit(Operation *op) {
     enter(call.getOutputs().front(), roots(reused));
     return;
   }
-  bool higherOrder = call.getCallee().starts_with("higher_order::");
+  // A subgraph may return its arguments, or views of them.
+  bool higherOrder = mayReturnOperand(call);
   std::optional<ArrayRef<int64_t>> views = call.getViews();
   for (auto [index, output] : llvm::enumerate(call.getOutputs())) {
     if (!hasStorage(output))
@@ -124,7 +126,6 @@ void Storage::visit(Operation *op) {
           own.push_back(root);
     };
     if (higherOrder)
-      // A subgraph may return its arguments, or views of them.
       llvm::for_each(call.getInputs(), share);
     else if (views && index < views->size() && (*views)[index] >= 0)
       share(call.getInputs()[(*views)[index]]);

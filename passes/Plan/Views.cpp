@@ -39,6 +39,28 @@ static std::optional<Offsets> reshape(CallOp call, Tensor source) {
   return Offsets{SymExpr(0)};
 }
 
+static std::optional<Offsets> contiguous(CallOp call, Tensor source) {
+  auto result = dyn_cast<Tensor>(call.getOutputs().front().getType());
+  if (!result || result != source || !source.hasContiguousStrides())
+    return std::nullopt;
+  return Offsets{SymExpr(0)};
+}
+
+/// Outside training it returns its argument.
+static std::optional<Offsets> dropout(CallOp call, Tensor) {
+  if (call.boolArg("train") != false && call.floatArg("p") != 0.0)
+    return std::nullopt;
+  return Offsets{SymExpr(0)};
+}
+
+/// A conversion to what the tensor is already.
+static std::optional<Offsets> conversion(CallOp call, Tensor source) {
+  auto result = dyn_cast<Tensor>(call.getOutputs().front().getType());
+  if (!result || result != source || call.boolArg("copy") == true)
+    return std::nullopt;
+  return Offsets{SymExpr(0)};
+}
+
 /// The argument `dim`, counted from the front.
 static std::optional<int64_t> dimension(CallOp call, Tensor source,
                                         StringRef name = "dim") {
@@ -132,18 +154,44 @@ static std::optional<Offsets> pieces(CallOp call, Tensor source) {
 
 static const llvm::StringMap<Rule> &rules() {
   static const llvm::StringMap<Rule> table = {
-      {"aten::alias", atStart},         {"aten::contiguous", reshape},
-      {"aten::detach", atStart},        {"aten::diagonal", diagonal},
-      {"aten::expand", atStart},        {"aten::flatten.using_ints", reshape},
-      {"aten::lift_fresh", atStart},    {"aten::narrow", narrow},
-      {"aten::permute", atStart},       {"aten::reshape", reshape},
-      {"aten::select.int", select},     {"aten::slice.Tensor", slice},
-      {"aten::split.Tensor", pieces},   {"aten::split_with_sizes", pieces},
-      {"aten::squeeze", atStart},       {"aten::squeeze.dim", atStart},
-      {"aten::squeeze.dims", atStart},  {"aten::t", atStart},
-      {"aten::transpose.int", atStart}, {"aten::unbind.int", pieces},
-      {"aten::unflatten.int", reshape}, {"aten::unfold", atStart},
-      {"aten::unsqueeze", atStart},     {"aten::view", atStart},
+      {"aten::alias", atStart},
+      {"aten::broadcast_to", atStart},
+      {"aten::chunk", pieces},
+      {"aten::contiguous", contiguous},
+      {"aten::dropout", dropout},
+      {"aten::expand_as", atStart},
+      {"aten::mT", atStart},
+      {"aten::movedim.int", atStart},
+      {"aten::reshape_as", reshape},
+      {"aten::split.sizes", pieces},
+      {"aten::swapaxes", atStart},
+      {"aten::swapdims", atStart},
+      {"aten::to.dtype", conversion},
+      {"aten::to.device", conversion},
+      {"aten::type_as", conversion},
+      {"aten::view_as", atStart},
+      {"aten::detach", atStart},
+      {"aten::diagonal", diagonal},
+      {"aten::expand", atStart},
+      {"aten::flatten.using_ints", reshape},
+      {"aten::lift_fresh", atStart},
+      {"aten::narrow", narrow},
+      {"aten::permute", atStart},
+      {"aten::reshape", reshape},
+      {"aten::select.int", select},
+      {"aten::slice.Tensor", slice},
+      {"aten::split.Tensor", pieces},
+      {"aten::split_with_sizes", pieces},
+      {"aten::squeeze", atStart},
+      {"aten::squeeze.dim", atStart},
+      {"aten::squeeze.dims", atStart},
+      {"aten::t", atStart},
+      {"aten::transpose.int", atStart},
+      {"aten::unbind.int", pieces},
+      {"aten::unflatten.int", reshape},
+      {"aten::unfold", atStart},
+      {"aten::unsqueeze", atStart},
+      {"aten::view", atStart},
       {"aten::_unsafe_view", atStart},
   };
   return table;
@@ -156,6 +204,8 @@ std::optional<StridedView> stridedView(CallOp call) {
       (call.getBinds() && !call.getBinds()->empty()))
     return std::nullopt;
   Value source = call.operand("self");
+  if (!source)
+    source = call.operand("input");
   auto type = source ? dyn_cast<Tensor>(source.getType()) : Tensor();
   if (!type || isComplex(type.getDtype()))
     return std::nullopt;

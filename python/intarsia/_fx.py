@@ -22,7 +22,7 @@ import json
 import math
 import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,6 +95,11 @@ _NATIVE_HIGHER_ORDER = frozenset(
     }
 )
 
+_FUNCTIONALISED = frozenset({"auto_functionalized", "auto_functionalized_v2"})
+
+# Of these the importer translates a call whose subgraph mutates its arguments.
+_NATIVE_FUNCTIONALISED = frozenset({"cond", "invoke_subgraph"})
+
 # Namespaces whose kernels are PyTorch's own: they accept any strides, so what
 # strides the traced program had need not be recorded.
 _BUILTIN_NAMESPACES = frozenset({"aten", "prims", "prim"})
@@ -122,6 +127,7 @@ def read_graph(
     static_inputs: Iterable[int] = (),
     input_names: Sequence[str | None] | None = None,
     visible_outputs: Iterable[int] | None = None,
+    compile_subgraph: Callable[[fx.GraphModule], Any] | None = None,
 ) -> ReadGraph:
     """Reads one AOTAutograd graph (forward, backward or inference).
 
@@ -137,6 +143,9 @@ def read_graph(
         error messages; None where there is none.
     visible_outputs
         Indices of outputs whose strides the user can see; None means all.
+    compile_subgraph
+        What to pass, instead of the subgraph itself, to a higher-order operator that
+        runs in Python.
 
     Raises
     ------
@@ -144,7 +153,7 @@ def read_graph(
         When a node holds something that has no place in the program; the message
         names the operator and the user's source line.
     """
-    program = _ProgramReader()
+    program = _ProgramReader(compile_subgraph)
     graph = program.read(gm, "main")
 
     static = set(static_inputs)
@@ -332,7 +341,8 @@ def _has_autocast_rule(op: torch._ops.OpOverload, device: str) -> bool:
 class _ProgramReader:
     """What the graphs of one program share: subgraphs, side table, ranges."""
 
-    def __init__(self) -> None:
+    def __init__(self, compile_subgraph: Callable[[fx.GraphModule], Any] | None = None) -> None:
+        self.compile_subgraph = compile_subgraph
         self.graphs: dict[str, Json] = {}
         self.objects: list[Any] = []
         self.weights: list[Json] = []
@@ -462,24 +472,33 @@ class _GraphReader:
             return
         if isinstance(target, torch._ops.HigherOrderOperator):
             name = f"higher_order::{target.name()}"
-            # Functionalised control flow (a branch that mutates) has no schema that
-            # the importer could read.
-            functionalised = bool(node.args) and isinstance(
-                node.args[0], torch._ops.HigherOrderOperator
+            # Control flow that mutates, functionalised.
+            inner = node.args[0] if target.name() in _FUNCTIONALISED and node.args else None
+            foreign = (
+                isinstance(inner, torch._ops.HigherOrderOperator)
+                and inner.name() not in _NATIVE_FUNCTIONALISED
             )
-            if target.name() not in _NATIVE_HIGHER_ORDER or functionalised:
-                self.python_call(node, name)
+            if target.name() not in _NATIVE_HIGHER_ORDER or foreign:
+                self.python_call(node, target.name())
                 return
             args = [["", self.argument(a)] for a in node.args]
-            args += [[k, self.argument(v)] for k, v in node.kwargs.items()]
+            args += [
+                [k, self.argument(v)]
+                for k, v in node.kwargs.items()
+                # How the operator's schema came about; its arguments have names.
+                if not (inner is not None and k == "_op_schema")
+            ]
         elif isinstance(target, torch._ops.OpOverload):
             name = _overload_name(target)
             args = [["", self.argument(a)] for a in node.args]
             args += [[k, self.argument(v)] for k, v in node.kwargs.items()]
-        else:
+        elif _is_number(node.meta.get("val")):
             name = _function_name(target)
             args = [["", self.argument(a)] for a in node.args]
             args += [[k, self.argument(v)] for k, v in node.kwargs.items()]
+        else:
+            self.python_call(node, getattr(target, "__name__", type(target).__name__))
+            return
         self.append(node, name, args)
 
     def getitem(self, node: fx.Node) -> bool:
@@ -495,22 +514,27 @@ class _GraphReader:
         """A higher-order operator that runs in Python.
 
         The callable in the side table takes the flattened tensors and symbolic
-        numbers of the arguments, and returns the flat list of results.
+        numbers of the arguments, and returns the flat list of results. Subgraphs are
+        compiled when they are first called.
         """
         leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
         dynamic = [i for i, leaf in enumerate(leaves) if self.is_dynamic(leaf)]
         constants = [None if self.is_dynamic(leaf) else self.constant(leaf) for leaf in leaves]
-        function = _PythonCall(node.target, constants, dynamic, spec)
+        paths = _leaf_paths(_traced_value(node))
+        function = _PythonCall(node.target, name, constants, dynamic, spec, paths)
         args = [["callable", self.object_argument(function)]]
         args += [["", self.argument(leaves[i])] for i in dynamic]
-        self.append(node, name, args)
+        self.append(node, f"higher_order::{name}", args)
 
     def is_dynamic(self, leaf: Any) -> bool:
         return isinstance(leaf, fx.Node) and leaf.op != "get_attr"
 
     def constant(self, leaf: Any) -> Any:
         if isinstance(leaf, fx.Node):
-            return functools.reduce(getattr, leaf.target.split("."), self.gm)
+            value = functools.reduce(getattr, leaf.target.split("."), self.gm)
+            if isinstance(value, fx.GraphModule) and self.program.compile_subgraph:
+                return self.program.compile_subgraph(value)
+            return value
         return leaf
 
     def append(self, node: fx.Node, target: str, args: list[Json]) -> None:
@@ -540,7 +564,7 @@ class _GraphReader:
 
     def outputs(self, node: fx.Node) -> tuple[list[Json], Json]:
         """The node's outputs, and the argument that stands for it as a whole."""
-        value = node.meta.get("val")
+        value = _traced_value(node)
         target = node.target
         if isinstance(target, torch._ops.OpOverload):
             returns = len(target._schema.returns)
@@ -693,6 +717,33 @@ class _GraphReader:
         return self.object_argument(value)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _traced_value(node: fx.Node) -> Any:
+    """What tracing recorded as the node's value.
+
+    The partitioner records none for the random operators that it wraps, only for the
+    members that something uses; members that nothing uses are None here.
+    """
+    if "val" in node.meta or node.target is operator.getitem:
+        return node.meta.get("val")
+    members: dict[int, Any] = {}
+    for user in node.users:
+        if user.target is not operator.getitem or user.args[0] is not node:
+            return None
+        members[user.args[1]] = _traced_value(user)
+    return tuple(members.get(i) for i in range(max(members, default=-1) + 1))
+
+
+def _leaf_paths(value: Any, path: tuple[int, ...] = ()) -> list[tuple[int, ...] | None]:
+    """The places of the leaves in nested results; None for a leaf that is None."""
+    if isinstance(value, (tuple, list)):
+        return [p for i, member in enumerate(value) for p in _leaf_paths(member, (*path, i))]
+    return [None if value is None else path]
+
+
 class _PythonCall:
     """Calls a higher-order operator with its constant arguments filled in.
 
@@ -701,20 +752,31 @@ class _PythonCall:
     """
 
     def __init__(
-        self, target: Any, constants: list[Any], dynamic: list[int], spec: pytree.TreeSpec
+        self,
+        target: Any,
+        name: str,
+        constants: list[Any],
+        dynamic: list[int],
+        spec: pytree.TreeSpec,
+        paths: list[tuple[int, ...] | None],
     ) -> None:
         self.target = target
         self.constants = constants
         self.dynamic = dynamic
         self.spec = spec
-        self.__name__ = target.name()
+        self.paths = paths
+        self.__name__ = name
 
     def __call__(self, *values: Any) -> list[Any]:
         leaves = list(self.constants)
         for place, value in zip(self.dynamic, values, strict=True):
             leaves[place] = value
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
-        return pytree.tree_leaves(self.target(*args, **kwargs), is_leaf=lambda leaf: leaf is None)
+        result = self.target(*args, **kwargs)
+        return [
+            None if path is None else functools.reduce(operator.getitem, path, result)
+            for path in self.paths
+        ]
 
 
 def _binding_path(keys: Sequence[Any]) -> str:

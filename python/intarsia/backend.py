@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from intarsia import _cache, _fx, _hooks, decompositions
+from intarsia import _cache, _fx, _hooks, _subgraphs, decompositions
 from intarsia._extension import extension
 from intarsia.options import Options
 
@@ -128,10 +128,7 @@ def intarsia(
     """
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch import config as functorch_config
-    from torch._functorch.partitioners import (
-        default_partition,
-        min_cut_rematerialization_partition,
-    )
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     settings = Options.resolve(mode, options)
     caching = _cache.enabled(settings)
@@ -168,7 +165,7 @@ def intarsia(
         inference_compiler=compiler("inference"),
         # With fusion, recomputing pointwise chains in the backward costs less than
         # storing them; without, every operator runs once as in eager.
-        partition_fn=min_cut_rematerialization_partition if settings.fuse else default_partition,
+        partition_fn=min_cut_rematerialization_partition if settings.fuse else _partition,
         keep_inference_input_mutations=True,
         decompositions=decompositions.table(),
     )
@@ -183,6 +180,22 @@ def intarsia(
 # Fires when torch.compile resolves the backend, before anything is traced.
 intarsia._dynamo_backend_init = _hooks.install  # type: ignore[attr-defined]
 intarsia._is_intarsia = True  # type: ignore[attr-defined]
+
+
+def _partition(*args: Any, **kwargs: Any) -> Any:
+    """Forward and backward in which every operator runs once, as in eager."""
+    from torch._functorch.partitioners import (
+        default_partition,
+        min_cut_rematerialization_partition,
+    )
+
+    try:
+        return default_partition(*args, **kwargs)
+    except AssertionError as error:
+        # It refuses nodes that return no tensor, which Dynamo leaves in some graphs.
+        if "to be a tensor" not in str(error):
+            raise
+        return min_cut_rematerialization_partition(*args, **kwargs)
 
 
 def _compile_graph(
@@ -204,11 +217,15 @@ def _compile_graph(
         # backward(retain_graph=True), which eager allows, to a backend that does.
         metadata.bw_donated_idxs = []
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    numbers = itertools.count()
     read = _fx.read_graph(
         gm,
         static_inputs=_static_inputs(placeholders, kind),
         input_names=[_input_name(node, user_names) for node in placeholders],
         visible_outputs=_visible_outputs(gm, kind),
+        compile_subgraph=lambda subgraph: _subgraphs.compiled_when_called(
+            subgraph, lambda: settings.for_graph(f"{name}_subgraph{next(numbers)}")
+        ),
     )
     options = settings.for_graph(name)
     program = extension().compile(read.json, read.objects, options)

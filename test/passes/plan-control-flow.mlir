@@ -31,7 +31,10 @@ func.func @main(%x: !vec, %p: !flag, %i: !int, %xs: !row)
   // CHECK: = invoke @with_grad
   %g = intarsia.call "higher_order::wrap_with_set_grad_enabled"(enable_grad = true, subgraph = @with_grad, operands = [%x])
     : (!vec) -> !vec
-  return %a, %s, %g, %m, %sc#0, %sc#1 : !vec, !vec, !vec, !row, !vec, !row
+  // CHECK: = invoke @with_autocast
+  %ac = intarsia.call "higher_order::wrap_with_autocast"(device_type = "cpu", dtype = dtype<bf16>, enabled = true,
+      cache_enabled = none, subgraph = @with_autocast, operands = [%g]) : (!vec) -> !vec
+  return %a, %s, %ac, %m, %sc#0, %sc#1 : !vec, !vec, !vec, !row, !vec, !row
 }
 
 // CHECK-LABEL: func then(arg0: f32[s0] strides [1] -> %{{[0-9]+}}, c: f32[2]
@@ -64,6 +67,12 @@ func.func private @step(%carry: !vec, %x: !vec, %more: !vec) -> (!vec, !vec) {
 // CHECK-LABEL: func with_grad
 // CHECK-NEXT: set_grad true
 func.func private @with_grad(%x: !vec) -> !vec {
+  %0 = intarsia.call "my::one"(x = %x) : (!vec) -> !vec
+  return %0 : !vec
+}
+// CHECK-LABEL: func with_autocast
+// CHECK-NEXT: autocast "cpu" true{{.*}}bf16
+func.func private @with_autocast(%x: !vec) -> !vec attributes {intarsia.autocast} {
   %0 = intarsia.call "my::one"(x = %x) : (!vec) -> !vec
   return %0 : !vec
 }

@@ -115,14 +115,17 @@ struct Step {
     Scan, // functions[0] with `carried` initial values, then `scanned` inputs
           // (one slice of the leading dimension each), then the rest whole;
           // results: the carried values, then the stacked others
-    Python,  // a side-table callable with `args` (never in an artifact)
-    SetGrad, // grad mode := `flag`, until this function returns
-    Assert,  // expression `expr` must be true, else error `text`
+    Python,   // a side-table callable with `args` (never in an artifact)
+    SetGrad,  // grad mode := `flag`, until this function returns
+    Autocast, // autocast of device type `text` := `flag`, with the dtype
+              // `args[0]` (none: the device's own), until this function returns
+    Assert,   // expression `expr` must be true, else error `text`
   };
   Kind kind = Kind::Call;
 
   std::string op;        // Call: "aten::add.Tensor"
-  std::vector<Arg> args; // Call, Cond, While, Invoke, Map, Scan, Python
+  std::vector<Arg> args; // Call, Cond, While, Invoke, Map, Scan, Python,
+                         // Autocast
   std::vector<Result> results;
   /// Call: slots whose tensor the operator writes (version counters are bumped
   /// when nobody else does it).
@@ -154,9 +157,9 @@ struct Step {
   int32_t carried = 0;                // While, Map, Scan
   int32_t scanned = 0;                // Scan
   int64_t object = -1;                // Python
-  bool flag = false;                  // SetGrad
-  ExprId expr = -1;                   // Assert
-  std::string text;                   // Assert
+  bool flag = false; // SetGrad, Autocast; Call: autocast acts on it
+  ExprId expr = -1;  // Assert
+  std::string text;  // Assert, Autocast
   /// The user's source line, "file.py:12 in forward: y = f(x)"; "" when
   /// unknown.
   std::string location;

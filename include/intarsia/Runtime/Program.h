@@ -72,6 +72,9 @@ public:
     std::function<Value(size_t index)> weight;
     /// Executes `Python` steps.
     std::function<void(const PythonCall &call)> python;
+    /// The program says itself where autocast acts: what the caller has set is
+    /// off while it runs.
+    bool ownAutocast = false;
   };
 
   /// Throws Error.

@@ -114,6 +114,13 @@ struct TensorInfo {
                  // value
 };
 
+/// Autocast of one type of device.
+struct AutocastState {
+  bool enabled = false;
+  int16_t dtype = -1;
+  bool cache = false;
+};
+
 /// Why the last function failed.
 struct ShimError {
   ErrorKind kind;
@@ -139,7 +146,7 @@ struct CallSite {
 };
 
 /// Raised with every change of the structures above or of TorchApi.
-inline constexpr int32_t torchApiVersion = 5;
+inline constexpr int32_t torchApiVersion = 6;
 
 struct TorchApi {
   int32_t abiVersion;
@@ -249,6 +256,10 @@ struct TorchApi {
                      void *context);
   int32_t (*threadCount)();
   void (*setThreadCount)(int32_t count);
+  /// Autocast of one type of device, in the calling thread. A dtype of -1 is
+  /// the device's own.
+  AutocastState (*autocastState)(int8_t deviceType);
+  void (*setAutocast)(int8_t deviceType, AutocastState state);
   bool (*gradEnabled)();
   void (*setGradEnabled)(bool enabled);
   /// Shows a range of this name to PyTorch's profilers until `endRecord`. Null,

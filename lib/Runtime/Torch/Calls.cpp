@@ -226,7 +226,8 @@ struct PreparedCall {
   PreparedCall(c10::OperatorHandle op, const CallSite &site)
       : step(*site.step), op(std::move(op)), exprs(*site.exprs),
         symbols(*site.symbols), strict(site.strict),
-        isSimple(site.step->mutates.empty() && site.step->autocast.empty()),
+        isSimple(site.step->mutates.empty() && site.step->autocast.empty() &&
+                 !site.step->flag),
         checksAlias(site.step->checkAlias), name(site.step->op) {
     if (site.record)
       fakeLocation = site.record->fakeLocation;
@@ -1143,7 +1144,7 @@ void PreparedCall::callUnderAutocast(c10::DispatchKeySet keys, Frame &frame,
   else if (!autocast.empty())
     callUnderAutocast(keys, frame, stack);
   else if (direct)
-    callDirectly(keys - tracedKeys, frame, stack);
+    callDirectly(keys - (step.flag ? autogradKeys : tracedKeys), frame, stack);
   else
     op.callBoxed(stack);
 }

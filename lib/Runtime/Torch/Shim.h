@@ -55,9 +55,10 @@ inline Boxed *box(c10::IValue value) {
 
 /// The keys below which a compiled program runs: autograd and autocast were
 /// applied when it was traced.
+constexpr c10::DispatchKeySet autogradKeys =
+    c10::autograd_dispatch_keyset_with_ADInplaceOrView;
 constexpr c10::DispatchKeySet tracedKeys =
-    c10::autograd_dispatch_keyset_with_ADInplaceOrView |
-    c10::autocast_dispatch_keyset;
+    autogradKeys | c10::autocast_dispatch_keyset;
 
 /// Tensors whose memory is not what `sizes` and `strides` say.
 inline bool hasLazyBits(const c10::TensorImpl *tensor) {

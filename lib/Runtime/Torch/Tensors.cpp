@@ -15,6 +15,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/empty_strided.h>
@@ -328,6 +329,21 @@ int32_t threadCount() {
 
 void setThreadCount(int32_t count) { at::set_num_threads(count); }
 
+AutocastState autocastState(int8_t deviceType) {
+  auto device = static_cast<c10::DeviceType>(deviceType);
+  return {at::autocast::is_autocast_enabled(device),
+          int16_t(at::autocast::get_autocast_dtype(device)),
+          at::autocast::is_autocast_cache_enabled()};
+}
+void setAutocast(int8_t deviceType, AutocastState state) {
+  auto device = static_cast<c10::DeviceType>(deviceType);
+  if (state.dtype >= 0)
+    at::autocast::set_autocast_dtype(device,
+                                     static_cast<c10::ScalarType>(state.dtype));
+  at::autocast::set_autocast_enabled(device, state.enabled);
+  at::autocast::set_autocast_cache_enabled(state.cache);
+}
+
 bool gradEnabled() { return c10::GradMode::is_enabled(); }
 void setGradEnabled(bool enabled) { c10::GradMode::set_enabled(enabled); }
 
@@ -395,6 +411,8 @@ void shim::fillTensorFunctions(TorchApi &api) {
   api.parallelFor = parallelFor;
   api.threadCount = threadCount;
   api.setThreadCount = setThreadCount;
+  api.autocastState = autocastState;
+  api.setAutocast = setAutocast;
   api.gradEnabled = gradEnabled;
   api.setGradEnabled = setGradEnabled;
   api.beginRecord = beginRecord;

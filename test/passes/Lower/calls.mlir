@@ -62,6 +62,26 @@ func.func @unproved(%x: !intarsia.tensor<[u0]xf32>, %y: !intarsia.tensor<[u1]xf3
 // CHECK-LABEL: func.func @aliasing
 // CHECK: intarsia.call "aten::exp"
 func.func @aliasing(%x: !intarsia.tensor<[4]xf32>) -> !intarsia.tensor<[4]xf32> attributes {intarsia.aliasing} {
+  %0 = intarsia.call "aten::exp"(self = %x) {aliasing} : (!intarsia.tensor<[4]xf32>) -> !intarsia.tensor<[4]xf32>
+  return %0 : !intarsia.tensor<[4]xf32>
+}
+
+// By value, an update in place is its twin's result; a comparison stores a number.
+
+// CHECK-LABEL: func.func @in_place
+// CHECK-NEXT: intarsia.kernel(%arg0) {{.*}}ops ["aten::exp"]
+// CHECK: intarsia.call "aten::eq_.Scalar"
+func.func @in_place(%x: !intarsia.tensor<[4]xf32>) -> !intarsia.tensor<[4]xf32> {
+  %0 = intarsia.call "aten::exp_"(self = %x) mutates(%x) returns(tied) : (!intarsia.tensor<[4]xf32>) -> !intarsia.tensor<[4]xf32>
+  %1 = intarsia.call "aten::eq_.Scalar"(self = %0, other = 1) mutates(%0) returns(tied) : (!intarsia.tensor<[4]xf32>) -> !intarsia.tensor<[4]xf32>
+  return %1 : !intarsia.tensor<[4]xf32>
+}
+
+// In a region of autocast all is left to the operators.
+
+// CHECK-LABEL: func.func @autocast
+// CHECK: intarsia.call "aten::exp"
+func.func @autocast(%x: !intarsia.tensor<[4]xf32>) -> !intarsia.tensor<[4]xf32> attributes {intarsia.autocast} {
   %0 = intarsia.call "aten::exp"(self = %x) : (!intarsia.tensor<[4]xf32>) -> !intarsia.tensor<[4]xf32>
   return %0 : !intarsia.tensor<[4]xf32>
 }

@@ -1,0 +1,410 @@
+"""Programs that are not functional: what torch.export.export makes, saved as it is.
+
+In-place operators, views of buffers and composite operators are in these files, and
+mean what they mean in eager. Every program runs several times, so that what it writes
+into its buffers is read by the next call.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+
+import operators as ops
+import pytest
+import torch
+from conftest import assert_same
+from torch import nn
+from torch.nn import functional as F
+
+import intarsia
+
+
+def compile_module(tmp_path, module, args, *, fuse, **export_options):
+    """The module as a loaded artifact of its undecomposed export."""
+    program = torch.export.export(copy.deepcopy(module), args, **export_options)
+    path = tmp_path / f"m{fuse}.pt2"
+    intarsia.aot_compile(program, path, fuse=fuse)
+    return intarsia.load(path)
+
+
+def check(tmp_path, module, *calls, fuse, **export_options):
+    """Eager and compiled, call after call; what the buffers hold shows in the next."""
+    loaded = compile_module(tmp_path, module, calls[0], fuse=fuse, **export_options)
+    for call in calls:
+        results = []
+        for f in (module, loaded):
+            arguments = copy.deepcopy(call)
+            torch.manual_seed(5)
+            with torch.no_grad():
+                output = f(*arguments)
+            results.append((output, arguments, torch.rand(1)))
+        assert_same(results[1], results[0])
+    return loaded
+
+
+def module(forward, **buffers):
+    """A module with this forward and these buffers."""
+    result = type("Model", (nn.Module,), {"forward": forward})()
+    for name, value in buffers.items():
+        result.register_buffer(name, value)
+    return result
+
+
+def launches(loaded):
+    return loaded.plan_text.count("launch ")
+
+
+X = torch.linspace(-2, 2, 12).reshape(3, 4)
+
+
+def add_to_slices(self, x):
+    self.cache[1:4].add_(x)
+    self.cache[0].mul_(0.5).sub_(1)
+    self.cache[:, 1:3] += 2
+    return self.cache.sum(0), self.cache.clone()
+
+
+def through_views(self, x):
+    y = x * 2
+    y.view(-1).sin_()
+    y.t()[0].fill_(3)
+    y.transpose(0, 1)[1:3].mul_(y[:2, 1:3].sum())
+    y.unsqueeze(0).squeeze(0).add_(1)
+    z = y.reshape(2, 6)
+    y.exp_()
+    return y + 1, z
+
+
+def counts(self, x):
+    self.n += 1
+    self.last.copy_(x)
+    self.total.add_(self.last.sum())
+    return x * self.n, self.total + 0, self.last * 1
+
+
+def old_and_new(self, x):
+    before = self.cache + 0
+    part = self.cache[0]
+    half = part * 0.5
+    self.cache.add_(1)
+    return before, half, part + 0, x + self.cache[1]
+
+
+def swaps(self, x):
+    old = self.a.clone()
+    self.a.copy_(self.b)
+    self.b.copy_(old)
+    return self.a + x, self.b - x
+
+
+def masked(self, x):
+    y = x.clone()
+    y.masked_fill_(y > 0, -1.0)
+    y[y < -1] = 7
+    y.clamp_(-0.5, 5).relu_()
+    return y * 2
+
+
+def comparison_in_place(self, x):
+    y = x.clone()
+    y.gt_(0)
+    y.add_(x)
+    return y
+
+
+def integers(self, x):
+    y = (x * 3).to(torch.int64)
+    y[0] += 2
+    y.mul_(3).remainder_(5)
+    return y, y.float().softmax(-1)
+
+
+def half(self, x):
+    y = x.to(torch.bfloat16)
+    y.mul_(1.7).add_(x.to(torch.bfloat16), alpha=0.3)
+    y[1].sigmoid_()
+    return y, y.float() + 1
+
+
+PROGRAMS = {
+    "add_to_slices": (add_to_slices, {"cache": torch.zeros(5, 4)}, True),
+    "through_views": (through_views, {}, True),
+    "counts": (
+        counts,
+        {
+            "n": torch.zeros((), dtype=torch.int64),
+            "last": torch.zeros(3, 4),
+            "total": torch.zeros(()),
+        },
+        True,
+    ),
+    "old_and_new": (old_and_new, {"cache": torch.zeros(2, 4)}, True),
+    "swaps": (swaps, {"a": torch.zeros(4), "b": torch.ones(4)}, True),
+    "masked": (masked, {}, True),
+    "comparison_in_place": (comparison_in_place, {}, False),
+    "integers": (integers, {}, True),
+    "half": (half, {}, True),
+}
+
+
+#: Of these no call is left that writes.
+RENAMED = ("add_to_slices", "through_views", "counts", "old_and_new", "swaps", "half")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_in_place(tmp_path, fuse, name):
+    forward, buffers, fuses = PROGRAMS[name]
+    buffers = copy.deepcopy(buffers)
+    loaded = check(tmp_path, module(forward, **buffers), (X,), (X - 1,), (X * 3,), fuse=fuse)
+    if fuses:
+        assert (launches(loaded) > 0) == fuse
+    if fuse and name in RENAMED:
+        assert "copy_" not in calls(loaded) and "add_" not in calls(loaded)
+
+
+class Net(nn.Module):
+    """Composite operators, running statistics, dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3)
+        self.bn = nn.BatchNorm2d(8)
+        self.gn = nn.GroupNorm(2, 8)
+        self.fc = nn.Linear(8, 6)
+        self.ln = nn.LayerNorm(6)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        x = F.relu(self.bn(self.conv(x)), inplace=True)
+        x = F.silu(self.gn(x)).mean((2, 3))
+        x = self.drop(F.gelu(self.ln(self.fc(x))))
+        y = ops.scaled_tanh(x, 2.0)
+        return F.log_softmax(y, -1), F.softmax(x, dim=1).type_as(x), F.pad(x, (1, 2))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_composite_operators(tmp_path, fuse, training):
+    net = Net().train(training)
+    images = torch.randn(2, 3, 6, 6)
+    loaded = check(tmp_path, net, (images,), (images * 2 + 1,), (images - 1,), fuse=fuse)
+    if fuse:
+        for name in ("layer_norm", "group_norm", "gelu", "softmax", "silu", "relu"):
+            assert f"call aten::{name}" not in loaded.plan_text
+        assert ("batch_norm" in calls(loaded)) == training
+        assert ("dropout" in calls(loaded)) == training
+
+
+def calls(loaded) -> str:
+    """The operators that the plan calls."""
+    return "\n".join(re.findall(r"\bcall ([\w.:]+)\(", loaded.plan_text))
+
+
+def test_dropout_returns_its_input(tmp_path, fuse):
+    def forward(self, x):
+        y = x + 1
+        z = F.dropout(y, 0.5, self.training)
+        z.mul_(2)
+        return y, z + 1
+
+    check(tmp_path, module(forward).eval(), (X,), fuse=fuse)
+    check(tmp_path, module(forward).train(), (X,), fuse=fuse)
+
+
+def test_a_cache_is_written_in_place(tmp_path, fuse):
+    """An operator that writes a part of a buffer gets the buffer's own memory."""
+
+    def forward(self, index, x):
+        ops.put_(self.cache[1], index, x * 2)
+        ops.add_into_(self.cache[0].t(), x.t())
+        return self.cache[1].sum(0) + 1, self.cache.clone()
+
+    cached = module(forward, cache=torch.zeros(2, 3, 4))
+    loaded = check(
+        tmp_path,
+        cached,
+        (torch.tensor([0, 2, 1]), X),
+        (torch.tensor([2, 1, 0]), X + 1),
+        fuse=fuse,
+    )
+    assert "= clone " not in loaded.plan_text
+    assert calls(loaded).count("put_") == calls(loaded).count("add_into_") == 1
+
+
+def test_input_that_is_written(tmp_path, fuse):
+    def forward(self, x):
+        x[0].add_(1)
+        x.mul_(2)
+        return x.sum(1)
+
+    loaded = check(tmp_path, module(forward), (X,), (X + 1,), fuse=fuse)
+    assert (launches(loaded) > 0) == fuse
+
+
+def test_one_tensor_twice(tmp_path, fuse):
+    """A write into one input is seen through the other, as in eager."""
+
+    def forward(self, x, y):
+        x.add_(1)
+        z = (y * 2).exp() + 1
+        return z, x + y
+
+    loaded = compile_module(tmp_path, module(forward), (X, X + 1), fuse=fuse)
+    for inputs in ([X.clone()] * 2, [X.clone(), X.clone()]):
+        want_inputs = copy.deepcopy(inputs)
+        assert (want_inputs[0] is want_inputs[1]) == (inputs[0] is inputs[1])
+        want = module(forward)(*want_inputs)
+        assert_same(loaded(*inputs), want)
+        assert_same(inputs, want_inputs)
+
+
+def test_outputs_that_are_buffers(tmp_path, fuse):
+    """What eager returns as a buffer, or as a view of one, shares its memory."""
+
+    def forward(self, x):
+        self.cache.add_(x)
+        return self.cache, self.cache[0]
+
+    loaded = compile_module(tmp_path, module(forward, cache=torch.zeros(3, 4)), (X,), fuse=fuse)
+    whole, row = loaded(X)
+    assert_same((whole, row), (X, X[0]))
+    loaded(X)
+    assert_same((whole, row), (2 * X, 2 * X[0]))
+    row.zero_()
+    assert_same(loaded(X)[0][0], X[0])
+
+
+def test_shared_weights(tmp_path, fuse):
+    """Two names of one tensor: what is written to one is read from the other."""
+
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("a", torch.zeros(4))
+            self.register_buffer("b", self.a)
+
+        def forward(self, x):
+            self.a.add_(1)
+            return x * self.b + self.a
+
+    check(tmp_path, Tied(), (X,), (X,), fuse=fuse)
+
+
+def test_operators_that_change_sizes_or_fail(tmp_path, fuse):
+    def forward(self, x):
+        y = x * 2
+        y.t_()
+        y.add_(1)
+        z = x.clone()
+        z.unsqueeze_(0).mul_(3)
+        return y + 1, z
+
+    check(tmp_path, module(forward), (X,), fuse=fuse)
+
+
+def test_lists_in_place(tmp_path, fuse):
+    def forward(self, x):
+        parts = list(x.clone().split(1))
+        torch._foreach_add_(parts, 1.0)
+        whole = torch.stack(parts).exp()
+        chunks = (x * 2).chunk(2, dim=1)
+        chunks[0].add_(chunks[1])
+        return whole, chunks[0] + 0, chunks[1] * 2
+
+    check(tmp_path, module(forward), (X,), fuse=fuse)
+
+
+def test_dynamic_sizes(tmp_path, fuse):
+    def forward(self, x):
+        y = x * 2
+        y[:, 1:].add_(1)
+        y[-1].mul_(3)
+        y.view(-1).add_(x.reshape(-1))
+        self.total[0] += y.sum()
+        return y.relu_(), self.total + 0
+
+    check(
+        tmp_path,
+        module(forward, total=torch.zeros(2)),
+        (X,),
+        (torch.randn(5, 4),),
+        (torch.randn(2, 4),),
+        fuse=fuse,
+        dynamic_shapes={"x": {0: torch.export.Dim("n", min=2, max=64)}},
+    )
+
+
+# --- Regions ----------------------------------------------------------------------
+
+
+def test_grad_mode_regions(tmp_path, fuse):
+    ops.LOG.clear()
+
+    def forward(self, x):
+        y = x * 2
+        y[0].add_(1)
+        with torch.no_grad():
+            z = ops.scaled_tanh(y * 3, 2.0) + 1
+            self.last.copy_(z)
+        with torch.enable_grad():
+            w = (z + y).exp()
+        return w, self.last * 2
+
+    loaded = check(tmp_path, module(forward, last=torch.zeros(3, 4)), (X,), (X + 1,), fuse=fuse)
+    assert (launches(loaded) > 0) == fuse
+
+
+def autocast_region(self, x):
+    y = x + 1
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        a = self.fc(y)
+        b = a.exp() + y
+        with torch.autocast("cpu", enabled=False):
+            c = self.fc(b.float())
+        d = F.softmax(a, -1) @ y.t()
+    return a, b, c, d, (y * 2).exp()
+
+
+def test_autocast_regions(tmp_path, fuse):
+    result = module(autocast_region)
+    result.fc = nn.Linear(4, 4)
+    loaded = check(tmp_path, result.eval(), (X,), (X * 2,), fuse=fuse)
+    assert "autocast" in loaded.plan_text
+    # The region ends with it, and nothing of the caller's reaches into the program.
+    assert not torch.is_autocast_enabled("cpu")
+    with torch.autocast("cpu", dtype=torch.float16), torch.no_grad():
+        got = loaded(X)
+        assert torch.is_autocast_enabled("cpu")
+        assert torch.get_autocast_dtype("cpu") == torch.float16
+    with torch.no_grad():
+        assert_same(got, result(X))
+
+
+def test_autocast_of_a_custom_operator(tmp_path, fuse):
+    """An operator's own autocast rule is followed."""
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return torch.ops.test_training_ir.rule(x) + 0, ops.scaled_tanh(x, 1.0)
+
+    check(tmp_path, module(forward), (X,), fuse=fuse)
+
+
+@torch.library.custom_op("test_training_ir::rule", mutates_args=())
+def rule(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+rule.register_fake(lambda x: torch.empty_like(x))
+rule.register_autocast("cpu", torch.bfloat16)
+
+
+def test_control_flow_that_reads_what_is_written(tmp_path, fuse):
+    def forward(self, p, x):
+        y = x * 2
+        y[1].mul_(3)
+        z = torch.cond(p, lambda y: ops.scaled_tanh(y, 1.0) + 1, lambda y: y - 1, (y,))
+        y.add_(z)
+        return y, z
+
+    check(tmp_path, module(forward), (torch.tensor(True), X), (torch.tensor(False), X), fuse=fuse)
