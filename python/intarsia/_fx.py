@@ -732,9 +732,19 @@ def _traced_value(node: fx.Node) -> Any:
     members: dict[int, Any] = {}
     for user in node.users:
         if user.target is not operator.getitem or user.args[0] is not node:
-            return None
+            return _fake_result(node)
         members[user.args[1]] = _traced_value(user)
     return tuple(members.get(i) for i in range(max(members, default=-1) + 1))
+
+
+def _fake_result(node: fx.Node) -> Any:
+    """What the node's operator returns for the recorded values of its arguments."""
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
+    mode = torch._guards.detect_fake_mode(pytree.tree_leaves((args, kwargs)))
+    if mode is None:
+        return None
+    with mode:
+        return node.target(*args, **kwargs)
 
 
 def _leaf_paths(value: Any, path: tuple[int, ...] = ()) -> list[tuple[int, ...] | None]:
