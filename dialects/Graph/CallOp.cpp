@@ -129,12 +129,17 @@ bool CallOp::isPure() {
          !getAliasing() && (!getBinds() || getBinds()->empty());
 }
 
+bool CallOp::isObservable() {
+  StringRef space = getCallee().split("::").first;
+  return !isPure() || (space != "aten" && space != "prims");
+}
+
 void CallOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {
   // One resource for all: such calls keep their order among each other. That a
   // call may raise an error is why it is not ConditionallySpeculatable.
-  if (isPure())
+  if (!isObservable())
     return;
   effects.emplace_back(MemoryEffects::Read::get());
   effects.emplace_back(MemoryEffects::Write::get());

@@ -132,6 +132,10 @@ def Intarsia_CallOp : Intarsia_Op<"call", [
     ::llvm::SmallVector<::mlir::Value> operandList(::llvm::StringRef name);
     /// Neither effects, randomness, mutation, aliasing nor symbols it defines.
     bool isPure();
+    /// Whether somebody could notice that the call is dropped, repeated or moved
+    /// across another such call. Only PyTorch's own operators can be relied on to
+    /// have no effects that they do not declare.
+    bool isObservable();
   }];
 }
 

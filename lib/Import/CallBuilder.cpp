@@ -316,6 +316,30 @@ void FunctionBuilder::bindSymbols(Call &call, const Node &node,
                      "', whose value no input and no result determines");
 }
 
+/// Adds `intarsia.numbers`: what the fake implementation said of each output
+/// that is a number. The program was traced with it, so it has to be true.
+void FunctionBuilder::addNumbers(graph::CallOp op,
+                                 ArrayRef<const Output *> outputs) {
+  if (!op.isObservable())
+    return; // PyTorch's own
+  SmallVector<Attribute> numbers(outputs.size(), builder.getUnitAttr());
+  bool any = false;
+  for (auto [number, output] : llvm::zip_equal(numbers, outputs)) {
+    const ValueMeta &meta = metaOf(output->name);
+    bool isNumber = meta.kind == ValueMeta::Kind::SymInt ||
+                    meta.kind == ValueMeta::Kind::SymFloat ||
+                    meta.kind == ValueMeta::Kind::SymBool;
+    // A bare symbol that the call binds is whatever it returns.
+    if (!isNumber || meta.expr.isSymbol())
+      continue;
+    useSymbols(meta.expr);
+    number = graph::ExprAttr::get(builder.getContext(), meta.expr);
+    any = true;
+  }
+  if (any)
+    op->setAttr("intarsia.numbers", builder.getArrayAttr(numbers));
+}
+
 FunctionBuilder::CallResults
 FunctionBuilder::finishCall(Call &call, const Node &node,
                             ArrayRef<Output> outputs) {
@@ -406,6 +430,8 @@ FunctionBuilder::finishCall(Call &call, const Node &node,
   if (!node.autocast.empty())
     results.op->setAttr("intarsia.autocast",
                         builder.getStringAttr(node.autocast));
+
+  addNumbers(results.op, numbering.values);
 
   for (auto [index, updated] :
        llvm::zip_equal(call.mutates, results.op.getUpdated()))

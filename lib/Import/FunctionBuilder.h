@@ -143,6 +143,7 @@ private:
                            llvm::ArrayRef<int64_t> views = {},
                            llvm::ArrayRef<mlir::Attribute> binds = {});
   void addArgument(Call &call, llvm::StringRef name, mlir::Attribute value);
+  void addNumbers(graph::CallOp op, llvm::ArrayRef<const Output *> outputs);
   /// Creates the call. `outputs` are bound to their names.
   CallResults finishCall(Call &call, const Node &node,
                          llvm::ArrayRef<Output> outputs);

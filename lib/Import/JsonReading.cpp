@@ -288,13 +288,20 @@ std::string importer::operatorName(StringRef target) {
     target.consume_back(".default");
     return target.str();
   }
-  target.consume_front("torch.ops.");
-  target.consume_back(".default");
-  auto [space, name] = target.split('.');
+  if (target.consume_front("torch.ops.")) {
+    // "space.name.overload", where the space may have dots; a higher-order
+    // operator has no overloads.
+    auto [path, overload] = target.rsplit('.');
+    auto [space, name] = path.rsplit('.');
+    if (name.empty())
+      return (path + "::" + overload).str();
+    std::string full = (space + "::" + name).str();
+    return overload == "default" ? full : full + "." + overload.str();
+  }
+  // A Python function: everything up to the last dot is its module.
+  auto [space, name] =
+      target.starts_with("torch.") ? target.rsplit('.') : target.split('.');
   if (name.empty())
     return target.str();
-  // A Python function: everything up to the last dot is its module.
-  if (target.starts_with("torch."))
-    std::tie(space, name) = target.rsplit('.');
   return (space + "::" + name).str();
 }

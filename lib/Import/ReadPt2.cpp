@@ -361,6 +361,29 @@ std::string Pt2Reader::readSubgraph(const json::Object &object,
   return name;
 }
 
+/// What a functionalised operator writes is recorded as sizes and strides
+/// within its base. Of a complex base these may be those of its real or
+/// imaginary part, and nothing says so.
+static void refuseAmbiguousViews(const Node &node, const Graph &graph) {
+  bool isStrided = llvm::any_of(node.args, [](const auto &named) {
+    return StringRef(named.first).ends_with("_storage_offset");
+  });
+  if (node.target != "higher_order::auto_functionalized_v2" || !isStrided)
+    return;
+  for (const auto &[name, argument] : node.args) {
+    if (name != "_all_bases")
+      continue;
+    for (const Argument &base : argument.list) {
+      auto meta = graph.values.find(base.text);
+      if (meta != graph.values.end() && isComplex(meta->second.tensor.dtype))
+        throw ReadError("writes a view of a complex tensor, and PyTorch does "
+                        "not record whether it is one of its real or "
+                        "imaginary part. Save the program without "
+                        "run_decompositions()");
+    }
+  }
+}
+
 Node Pt2Reader::readNode(const json::Object &object, Graph &graph) {
   Node node;
   std::string target = asString(field(object, "target"), "target");
@@ -392,6 +415,7 @@ Node Pt2Reader::readNode(const json::Object &object, Graph &graph) {
     for (const json::Value &output :
          asArray(field(object, "outputs"), "outputs"))
       node.outputs.push_back(readOutput(output));
+    refuseAmbiguousViews(node, graph);
   } catch (const ReadError &error) {
     const SourceLocation *frame = userFrame(node.stack);
     std::string place;
@@ -424,8 +448,14 @@ Graph Pt2Reader::readGraph(const json::Object &object, StringRef name) {
   };
   readValues("tensor_values", [&](const json::Value &value) {
     ValueMeta meta;
+    const json::Object &tensor = asObject(value, "tensor");
+    // A sparse tensor has no strides to promise: it passes by unchecked.
+    if (readLayout(field(tensor, "layout")) != "strided") {
+      meta.kind = ValueMeta::Kind::Object;
+      return meta;
+    }
     meta.kind = ValueMeta::Kind::Tensor;
-    meta.tensor = readTensorMeta(asObject(value, "tensor"));
+    meta.tensor = readTensorMeta(tensor);
     return meta;
   });
   auto symbolic = [&](ValueMeta::Kind kind) {

@@ -196,6 +196,7 @@ Json write(const Result &result) {
   putSpec(json, result.spec);
   putEach(json, "list", result.list, [](const Result &r) { return write(r); });
   put(json, "bindsSymbol", result.bindsSymbol, -1);
+  put(json, "expect", result.expect, -1);
   put(json, "bindsSize", result.bindsSize);
   put(json, "bindsStride", result.bindsStride);
   return json;
@@ -557,6 +558,7 @@ Result readResult(const Node &node, int depth = 0) {
   readEach(node, "list", result.list,
            [&](const Node &member) { return readResult(member, depth + 1); });
   read(node, "bindsSymbol", result.bindsSymbol);
+  read(node, "expect", result.expect);
   if (auto field = node.get("bindsSize"))
     result.bindsSize = field->pairs();
   if (auto field = node.get("bindsStride"))

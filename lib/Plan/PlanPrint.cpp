@@ -184,6 +184,10 @@ private:
     switch (result.kind) {
     case Result::Kind::Ignore:
       out << "_";
+      if (result.expect >= 0) {
+        out << " = ";
+        expr(result.expect);
+      }
       break;
     case Result::Kind::Tensor:
     case Result::Kind::Number:

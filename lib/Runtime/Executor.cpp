@@ -54,8 +54,8 @@ std::string valueText(const Value &value) {
   case Value::Kind::Bool:
     return value.boolean ? "True" : "False";
   case Value::Kind::Boxed:
-    if (const char *text = torchApi().boxedText(value.boxed))
-      return std::string("'") + text + "'";
+    if (const std::string *text = torchApi().boxedText(value.boxed))
+      return "'" + *text + "'";
     return "an object";
   case Value::Kind::Pointer:
     return "memory";
@@ -377,10 +377,10 @@ void Activation::checkConstant(const plan::Input &input,
     text = want.boolean ? "True" : "False";
     break;
   case plan::Arg::Kind::String: {
-    const char *got = value.kind == Value::Kind::Boxed
-                          ? torch.boxedText(value.boxed)
-                          : nullptr;
-    same = got && want.text == got;
+    const std::string *got = value.kind == Value::Kind::Boxed
+                                 ? torch.boxedText(value.boxed)
+                                 : nullptr;
+    same = got && want.text == *got;
     text = "'" + want.text + "'";
     break;
   }
@@ -682,7 +682,7 @@ void Activation::argument(const plan::Arg &arg, std::vector<Value> &out) {
   case plan::Arg::Kind::Device:
   case plan::Arg::Kind::Layout:
   case plan::Arg::Kind::MemoryFormat:
-    out.push_back(Value::of(torch.boxString(arg.text.c_str())));
+    out.push_back(Value::of(torch.boxString(arg.text)));
     return;
   case plan::Arg::Kind::List:
     for (const plan::Arg &member : arg.list)

@@ -505,8 +505,7 @@ std::vector<Tensor> Model::run(const std::vector<Tensor> &inputs) const {
       else if (constant.kind == plan::Arg::Kind::Bool)
         values.push_back(Value::of(constant.boolean));
       else if (constant.kind == plan::Arg::Kind::String)
-        values.push_back(
-            Value::of(torchApi().boxString(constant.text.c_str())));
+        values.push_back(Value::of(torchApi().boxString(constant.text)));
       else
         values.push_back(Value());
       break;

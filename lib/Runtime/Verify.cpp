@@ -203,6 +203,8 @@ private:
   void define(const plan::Result &result) {
     if (result.spec)
       useSpec(*result.spec);
+    if (result.expect >= 0)
+      useExpr(result.expect);
     if (result.slot >= 0)
       fill(result.slot);
     for (const plan::Result &member : result.list)

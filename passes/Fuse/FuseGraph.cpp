@@ -123,7 +123,7 @@ OrderGraph::OrderGraph(Block &block) {
   after.resize(ops.size());
   auto isPureOp = [](Operation *op) {
     if (auto call = dyn_cast<graph::CallOp>(op))
-      return call.isPure();
+      return !call.isObservable();
     return isMemoryEffectFree(op);
   };
   int64_t lastEffect = -1;

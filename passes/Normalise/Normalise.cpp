@@ -24,12 +24,8 @@ namespace intarsia {
 using namespace mlir;
 using namespace intarsia;
 
-/// Nobody else can be relied on to have no effects that it doesn't declare:
-/// what PyTorch left in the graph unused, it left for a reason.
 static bool isRemovable(graph::CallOp call) {
-  StringRef space = call.getCallee().split("::").first;
-  return (space == "aten" || space == "prims") && call->getNumResults() > 0 &&
-         call.isPure() && call->use_empty();
+  return call->getNumResults() > 0 && !call.isObservable() && call->use_empty();
 }
 
 /// A view that starts where its operand starts: with equal sizes and strides

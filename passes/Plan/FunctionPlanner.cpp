@@ -398,12 +398,15 @@ strideOrder(ArrayRef<SymExpr> sizes, ArrayRef<SymExpr> strides) {
 
 void FunctionPlanner::prepareLayouts(
     graph::CallOp call, llvm::DenseMap<int64_t, plan::Slot> &replaced) {
-  if (!isCustom(call) || call.getAliasing() || hasTag(call, "flexible_layout"))
+  if (!isCustom(call) || call.getAliasing())
     return;
   bool exact = hasTag(call, "needs_exact_strides");
   bool contiguous = !exact && hasTag(call, "needs_contiguous_strides");
   bool order =
       !exact && !contiguous && hasTag(call, "needs_fixed_stride_order");
+  // Of several tags the strictest counts.
+  if (!exact && !contiguous && !order && hasTag(call, "flexible_layout"))
+    return;
   auto eager = call->getAttrOfType<ArrayAttr>("intarsia.eager_strides");
   if (!eager && !contiguous)
     return;
@@ -515,6 +518,9 @@ plan::Result FunctionPlanner::result(graph::CallOp call, Attribute attribute) {
   auto type = dyn_cast<graph::TensorType>(value.getType());
   if (type)
     result.spec = spec(type);
+  if (auto numbers = call->getAttrOfType<ArrayAttr>("intarsia.numbers"))
+    if (auto known = dyn_cast<graph::ExprAttr>(numbers[number.getIndex()]))
+      result.expect = expr(known.getExpr());
   if (!used)
     return result;
   result.kind = type || isa<graph::ObjectType>(value.getType())

@@ -29,6 +29,7 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
+from torch._guards import detect_fake_mode
 from torch.utils import _pytree as pytree
 
 from intarsia._hooks import AUTOCAST
@@ -626,7 +627,8 @@ class _GraphReader:
             for user in producer.users:
                 if user.target is operator.getitem and user.args[0] is producer:
                     place = (*path, user.args[1])
-                    if isinstance(user.meta.get("val"), (tuple, list)):
+                    # A member that is a tuple itself may come without a value.
+                    if isinstance(user.meta.get("val", ()), (tuple, list)):
                         visit(user, place)
                     else:
                         names.setdefault(place, user.name)
@@ -724,11 +726,20 @@ def _is_number(value: Any) -> bool:
 def _traced_value(node: fx.Node) -> Any:
     """What tracing recorded as the node's value.
 
-    The partitioner records none for the random operators that it wraps, only for the
-    members that something uses; members that nothing uses are None here.
+    The partitioner records none for the random operators that it wraps. Of others that
+    have none, only the members that something uses are known; the rest are None here.
     """
     if "val" in node.meta or node.target is operator.getitem:
         return node.meta.get("val")
+    name = getattr(node.target, "_name", None)
+    if name in ("run_and_save_rng_state", "run_with_rng_state"):
+        saves = name == "run_and_save_rng_state"
+        op, *operands = node.args[0 if saves else 1 :]
+        args, kwargs = fx.map_arg((operands, node.kwargs), lambda n: n.meta["val"])
+        with detect_fake_mode(pytree.tree_leaves((args, kwargs))):
+            value = op(*args, **kwargs)
+        states = [user.meta["val"] for user in node.users if saves and user.args[1] == 0]
+        return (*states, value) if saves else value
     members: dict[int, Any] = {}
     for user in node.users:
         if user.target is not operator.getitem or user.args[0] is not node:

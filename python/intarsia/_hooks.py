@@ -28,12 +28,15 @@ import torch
 from torch import fx
 
 from intarsia._fakes import _BUILTIN_NAMESPACES, missing_fake_advice
+from intarsia._fx import source_line
 from intarsia._refusals import advice_for
+from intarsia.errors import CompileError
 
 __all__ = [
     "AUTOCAST",
     "add_advice",
     "advised",
+    "check_writes",
     "install",
     "keep_effects",
     "note_autocast",
@@ -207,7 +210,8 @@ def keep_effects(gm: fx.GraphModule) -> Iterator[None]:
 
     fx drops an unused random operator unless Inductor's ``fallback_random`` is set
     (it asks that setting whatever the backend), and drops an unused custom operator
-    unless it is marked. Only operators whose result is unused in `gm` are marked,
+    unless it is marked. Only operators whose result is unused in `gm`, or that may be
+    found to be so when traced (writes, and numbers that are known already), are marked,
     and only for as long as AOTAutograd works on this graph.
     """
     import torch._inductor.config
@@ -223,7 +227,7 @@ def keep_effects(gm: fx.GraphModule) -> Iterator[None]:
 
 
 def _unused_operators(gm: fx.GraphModule) -> set[Any]:
-    """Custom operators of which a call in `gm` has no bearing on its outputs."""
+    """Custom operators of which a call in `gm` may have no bearing on its outputs."""
     result: set[Any] = set()
     for module in gm.modules():
         if not isinstance(module, fx.GraphModule):
@@ -233,14 +237,62 @@ def _unused_operators(gm: fx.GraphModule) -> set[Any]:
             used = node.op in ("output", "placeholder") or any(u in live for u in node.users)
             target = node.target
             if isinstance(target, torch._ops.OpOverload):
-                if target._schema.is_mutable:
-                    used = True
-                elif not used and target.namespace not in _BUILTIN_NAMESPACES:
+                custom = target.namespace not in _BUILTIN_NAMESPACES
+                mutable = target._schema.is_mutable
+                # A write is replaced by its result, which may have no use.
+                if custom and (mutable or not used or _returns_numbers(target)):
                     result.add(target)
-                    used = True
+                used |= custom or mutable
             if used or not _is_pure_call(node):
                 live.add(node)
     return result
+
+
+def _returns_numbers(op: torch._ops.OpOverload) -> bool:
+    """Whether AOTAutograd may have the use of a result without the call."""
+    return any("Tensor" not in str(result.type) for result in op._schema.returns)
+
+
+def check_writes(gm: fx.GraphModule) -> None:
+    """Refuses what PyTorch's functionalisation records as another write.
+
+    A custom operator's write into a view is recorded as sizes and strides within the
+    view's base, without the dtype of the view, and without whether it is a conjugate.
+
+    Raises
+    ------
+    CompileError
+        For a written view of another dtype, or a lazily conjugated or negated one.
+    """
+    for node in gm.graph.nodes:
+        target = node.target
+        if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
+            continue
+        if target.namespace in _BUILTIN_NAMESPACES:
+            continue
+        declared = target._schema.arguments
+        named = zip(declared, node.args, strict=False)
+        given = [*named, *((a, node.kwargs[a.name]) for a in declared if a.name in node.kwargs)]
+        for argument, value in given:
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            for member in value if isinstance(value, (list, tuple)) else (value,):
+                written = member.meta.get("example_value") if isinstance(member, fx.Node) else None
+                base = written._base if isinstance(written, torch.Tensor) else None
+                if base is None or _lies_alike(written, base):
+                    continue
+                kind = str(written.dtype) if written.dtype != base.dtype else "a lazy conjugate"
+                raise CompileError(
+                    f"operator {target} writes its argument '{argument.name}', a view "
+                    f"({kind}) of a tensor of {base.dtype}. PyTorch's functionalisation "
+                    f"cannot express this. Write a copy, and copy it back: "
+                    f"y = view.clone(); op(y); view.copy_(y)\n"
+                    f"  source:   {source_line(node)}"
+                )
+
+
+def _lies_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return (a.dtype, a.is_conj(), a.is_neg()) == (b.dtype, b.is_conj(), b.is_neg())
 
 
 def _is_pure_call(node: fx.Node) -> bool:

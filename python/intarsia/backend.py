@@ -128,7 +128,6 @@ def intarsia(
     """
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch import config as functorch_config
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     settings = Options.resolve(mode, options)
     caching = _cache.enabled(settings)
@@ -165,15 +164,18 @@ def intarsia(
         inference_compiler=compiler("inference"),
         # With fusion, recomputing pointwise chains in the backward costs less than
         # storing them; without, every operator runs once as in eager.
-        partition_fn=min_cut_rematerialization_partition if settings.fuse else _partition,
+        partition_fn=functools.partial(_partition, settings.fuse),
         keep_inference_input_mutations=True,
         decompositions=decompositions.table(),
     )
+    _hooks.check_writes(gm)
     # A triton_op stays whole, as every other operator does.
-    keep_triton = functorch_config.patch(decompose_custom_triton_ops=False)
+    # PyTorch would run an operator once where the program calls it twice with equal
+    # arguments, though nothing says that it always returns the same.
+    settled = functorch_config.patch(decompose_custom_triton_ops=False, cse=False)
     ambient = f"grad {grad_enabled} autocast {autocast}"
     cache = _cache.keyed_by(settings, ambient) if caching else nullcontext()
-    with _hooks.keep_effects(gm), keep_triton, cache:
+    with _hooks.keep_effects(gm), settled, cache:
         return backend(gm, example_inputs)
 
 
@@ -182,20 +184,34 @@ intarsia._dynamo_backend_init = _hooks.install  # type: ignore[attr-defined]
 intarsia._is_intarsia = True  # type: ignore[attr-defined]
 
 
-def _partition(*args: Any, **kwargs: Any) -> Any:
-    """Forward and backward in which every operator runs once, as in eager."""
+def _partition(
+    fuse: bool, joint: fx.GraphModule, inputs: Sequence[Any], **kwargs: Any
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Splits the joint graph, such that each call for its effect is in one of both.
+
+    A call that depends on the forward's inputs alone and has an effect, but no use, is
+    kept in both parts by PyTorch's partitioners. Without fusion, every operator runs
+    once, as in eager.
+    """
     from torch._functorch.partitioners import (
         default_partition,
         min_cut_rematerialization_partition,
     )
 
     try:
-        return default_partition(*args, **kwargs)
+        partition = min_cut_rematerialization_partition if fuse else default_partition
+        forward, backward = partition(joint, inputs, **kwargs)
     except AssertionError as error:
         # It refuses nodes that return no tensor, which Dynamo leaves in some graphs.
-        if "to be a tensor" not in str(error):
+        if fuse or "to be a tensor" not in str(error):
             raise
-        return min_cut_rematerialization_partition(*args, **kwargs)
+        forward, backward = min_cut_rematerialization_partition(joint, inputs, **kwargs)
+    names = {node.name for node in forward.graph.nodes if node.op == "call_function"}
+    for node in reversed(backward.graph.nodes):
+        if node.op == "call_function" and not node.users and node.name in names:
+            backward.graph.erase_node(node)
+    backward.recompile()
+    return forward, backward
 
 
 def _compile_graph(

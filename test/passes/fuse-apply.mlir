@@ -76,11 +76,15 @@ func.func @order(%x: !mat) -> (!mat, !mat, !mat) {
   return %1, %2, %3 : !mat, !mat, !mat
 }
 
-// What nobody needs is gone before anything is decided.
+// What nobody needs is gone before anything is decided, but for calls of which it
+// is not known that they do no more.
 // CHECK-LABEL: func.func @dead
+// CHECK-NOT: intarsia.kernel
+// CHECK: intarsia.call "my::see"
 // CHECK-NOT: intarsia.kernel
 // CHECK: return
 func.func @dead(%x: !mat) -> !mat {
+  %s = intarsia.call "my::see"(x = %x) : (!mat) -> !mat
   %0 = intarsia.call "aten::exp"(self = %x) : (!mat) -> !mat
   %1 = intarsia.call "aten::t"(self = %0) {views = array<i64: 0>} : (!mat) -> !tam
   %2 = intarsia.call "aten::neg"(self = %1) : (!tam) -> !tam

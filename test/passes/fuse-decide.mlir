@@ -48,6 +48,18 @@ func.func @call_between(%x: !mat) -> !mat {
   return %2 : !mat
 }
 
+// As one kernel, they would come between two calls that are in the other order.
+// CHECK-LABEL: func.func @calls_in_order
+// CHECK-NOT: intarsia.group
+// CHECK: return
+func.func @calls_in_order(%x: !mat) -> (!mat, !mat) {
+  %0 = intarsia.call "aten::exp"(self = %x) : (!mat) -> !mat
+  %1 = intarsia.call "my::first"(x = %0) : (!mat) -> !mat
+  %2 = intarsia.call "my::second"(x = %x) : (!mat) -> !mat
+  %3 = intarsia.call "aten::add.Tensor"(self = %0, other = %2, alpha = 1) : (!mat, !mat) -> !mat
+  return %1, %3 : !mat, !mat
+}
+
 // The same through another group: exp and add can't be one, since what is
 // between them is one with neither.
 // CHECK-LABEL: func.func @group_between

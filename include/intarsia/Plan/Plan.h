@@ -92,6 +92,9 @@ struct Result {
   std::vector<Result> list;
   /// An unbacked symbol that this result's value (Number) defines.
   int32_t bindsSymbol = -1;
+  /// A number: what the fake said it is, which the program was traced with;
+  /// checked.
+  ExprId expect = -1;
   /// Unbacked symbols that the size (or stride) of a dimension defines:
   /// (symbol, dimension).
   std::vector<std::pair<int32_t, int32_t>> bindsSize, bindsStride;

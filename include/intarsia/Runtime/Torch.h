@@ -243,9 +243,9 @@ struct TorchApi {
   /// A new reference on the same value.
   Boxed *(*copyBoxed)(const Boxed *boxed);
   void (*releaseBoxed)(Boxed *boxed);
-  Boxed *(*boxString)(const char *text);
+  Boxed *(*boxString)(const std::string &text);
   /// The text of a boxed string, valid as long as it; null for anything else.
-  const char *(*boxedText)(const Boxed *boxed);
+  const std::string *(*boxedText)(const Boxed *boxed);
 
   // --- Threads and modes -----------------------------------------------------
 

@@ -30,7 +30,9 @@
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <optional>
 #include <sstream>
 
@@ -58,7 +60,7 @@ constexpr c10::DispatchKeySet interceptingKeys(
 enum class Target : uint8_t { Natural, Int, Float, Bool, Tensor };
 
 struct ArgPlan {
-  enum class Form : uint8_t { Constant, Slot, Expr, View, List };
+  enum class Form : uint8_t { Constant, Slot, Expr, View, List, Tuple };
   Form form = Form::Constant;
   Target target = Target::Natural;
   plan::Slot slot = -1;
@@ -87,6 +89,7 @@ struct ResultPlan {
   std::optional<SpecPlan> spec;
   std::vector<ResultPlan> list;
   const plan::Result *data = nullptr; // what it binds
+  plan::ExprId expect = -1;
   bool binds = false;
   bool declaredAlias = false;
 };
@@ -267,6 +270,8 @@ private:
 
   ArgPlan compile(const plan::Arg &arg, const c10::TypePtr &type,
                   const c10::Argument &argument, const CallSite &site);
+  ArgPlan compileTuple(const plan::Arg &arg, const c10::TupleType &type,
+                       const c10::Argument &argument, const CallSite &site);
   c10::IValue boxConstant(const plan::Arg &arg, const c10::TypePtr &type,
                           const c10::Argument &argument, const CallSite &site);
   ResultPlan compile(const plan::Result &result);
@@ -295,6 +300,8 @@ private:
                      const Place &place);
   void receiveNumber(const ResultPlan &result, const c10::IValue &value,
                      Frame &frame, const Place &place);
+  void checkNumber(plan::ExprId expected, const c10::IValue &value,
+                   const Frame &frame, const Place &place) const;
   bool fits(const SpecPlan &spec, c10::TensorImpl *tensor,
             const Frame &frame) const;
   at::Tensor mend(const SpecPlan &spec, at::Tensor tensor, const Frame &frame,
@@ -529,6 +536,8 @@ ArgPlan PreparedCall::compile(const plan::Arg &arg, const c10::TypePtr &type,
     out.view = &arg;
     return out;
   case Kind::List: {
+    if (auto tuple = type->cast<c10::TupleType>())
+      return compileTuple(arg, *tuple, argument, site);
     c10::TypePtr elementType;
     if (auto list = type->cast<c10::ListType>())
       elementType = list->getElementType();
@@ -568,11 +577,26 @@ ArgPlan PreparedCall::compile(const plan::Arg &arg, const c10::TypePtr &type,
   }
 }
 
+ArgPlan PreparedCall::compileTuple(const plan::Arg &arg,
+                                   const c10::TupleType &type,
+                                   const c10::Argument &argument,
+                                   const CallSite &site) {
+  c10::ArrayRef<c10::TypePtr> types = type.elements();
+  if (types.size() != arg.list.size())
+    misfit(argument, std::to_string(arg.list.size()) + " values");
+  ArgPlan out;
+  out.form = ArgPlan::Form::Tuple;
+  for (size_t i = 0; i < types.size(); ++i)
+    out.list.push_back(compile(arg.list[i], types[i], argument, site));
+  return out;
+}
+
 ResultPlan PreparedCall::compile(const plan::Result &result) {
   ResultPlan out;
   out.kind = result.kind;
   out.slot = result.slot;
   out.data = &result;
+  out.expect = result.expect;
   out.binds = result.bindsSymbol >= 0 || !result.bindsSize.empty() ||
               !result.bindsStride.empty();
   if (result.spec) {
@@ -693,7 +717,15 @@ void PreparedCall::build(const CallSite &site) {
                                      at());
   for (size_t i = 0; i < step.results.size(); ++i) {
     results.push_back(compile(step.results[i]));
-    results.back().declaredAlias = schema.returns()[i].alias_info() != nullptr;
+    const c10::Argument &declared = schema.returns()[i];
+    results.back().declaredAlias = declared.alias_info() != nullptr;
+    // A number that nobody uses leaves no trace in an exported program.
+    c10::TypeKind kind = declared.type()->kind();
+    if (results.back().kind == plan::Result::Kind::None &&
+        kind != c10::TypeKind::TensorType &&
+        kind != c10::TypeKind::OptionalType && kind != c10::TypeKind::AnyType &&
+        kind != c10::TypeKind::NoneType)
+      results.back().kind = plan::Result::Kind::Ignore;
   }
   if (results.size() != 1 || anyBinds || !results[0].spec ||
       results[0].kind != plan::Result::Kind::Tensor || results[0].slot < 0)
@@ -769,9 +801,22 @@ at::Tensor PreparedCall::viewOf(const plan::Arg &view,
     sizes.push_back(exprs.integer(id, frame.symbols));
   for (plan::ExprId id : view.strides)
     strides.push_back(exprs.integer(id, frame.symbols));
-  return makeView(unwrap(base.tensor), sizes, strides,
-                  unwrap(base.tensor)->storage_offset() +
-                      exprs.integer(view.offset, frame.symbols));
+  c10::TensorImpl *tensor = unwrap(base.tensor);
+  int64_t first =
+      tensor->storage_offset() + exprs.integer(view.offset, frame.symbols);
+  // How a written view lies in its base is PyTorch's word, and it does not say
+  // so when the view has another dtype.
+  int64_t end = first + 1;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    end += (sizes[i] - 1) * strides[i];
+  bool isEmpty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
+  if (!isEmpty && (first < 0 || size_t(end) * tensor->dtype().itemsize() >
+                                    tensor->storage().nbytes()))
+    throw Error(ErrorKind::Internal,
+                name + ": a view that it writes, of size " + listText(sizes) +
+                    " and strides " + listText(strides) +
+                    ", reaches beyond the memory of its base" + at());
+  return makeView(tensor, sizes, strides, first);
 }
 
 c10::IValue PreparedCall::boxArgument(const ArgPlan &arg,
@@ -799,6 +844,12 @@ c10::IValue PreparedCall::boxArgument(const ArgPlan &arg,
   }
   case ArgPlan::Form::View:
     return c10::IValue(viewOf(*arg.view, frame));
+  case ArgPlan::Form::Tuple: {
+    std::vector<c10::IValue> values;
+    for (const ArgPlan &member : arg.list)
+      values.push_back(boxArgument(member, frame));
+    return c10::ivalue::Tuple::create(std::move(values));
+  }
   case ArgPlan::Form::List: {
     c10::impl::GenericList values(arg.elementType);
     values.reserve(arg.list.size());
@@ -986,8 +1037,41 @@ void PreparedCall::receiveNumber(const ResultPlan &result,
     delete unwrap(number.boxed);
 }
 
+/// The program was traced with the number that the fake returned.
+void PreparedCall::checkNumber(plan::ExprId expected, const c10::IValue &value,
+                               const Frame &frame, const Place &place) const {
+  int64_t bits = exprs.bits(expected, frame.symbols);
+  auto differs = [&](auto given, auto promised) {
+    std::ostringstream text;
+    text << std::boolalpha << place.text() << " is " << given
+         << ", but its fake implementation promised " << promised
+         << ". (For a size that only the kernel knows, return "
+            "torch.library.get_ctx().new_dynamic_size() from the fake.)";
+    broken(text.str());
+  };
+  switch (exprs.type(expected)) {
+  case ExprTable::Type::Int:
+    if (value.isInt() && value.toInt() != bits)
+      differs(value.toInt(), bits);
+    return;
+  case ExprTable::Type::Float: {
+    double promised = std::bit_cast<double>(bits);
+    if (value.isDouble() && value.toDouble() != promised &&
+        !(std::isnan(value.toDouble()) && std::isnan(promised)))
+      differs(value.toDouble(), promised);
+    return;
+  }
+  case ExprTable::Type::Bool:
+    if (value.isBool() && value.toBool() != (bits != 0))
+      differs(value.toBool(), bits != 0);
+    return;
+  }
+}
+
 void PreparedCall::receive(const ResultPlan &result, c10::IValue &&value,
                            Frame &frame, const Place &place) {
+  if (result.expect >= 0)
+    checkNumber(result.expect, value, frame, place);
   switch (result.kind) {
   case plan::Result::Kind::Tied:
     return;

@@ -306,10 +306,10 @@ int toDevice(TensorImpl *tensor, int8_t deviceType, int8_t deviceIndex,
 Boxed *copyBoxed(const Boxed *boxed) { return box(*unwrap(boxed)); }
 void releaseBoxed(Boxed *boxed) { delete unwrap(boxed); }
 
-Boxed *boxString(const char *text) { return box(c10::IValue(text)); }
-const char *boxedText(const Boxed *boxed) {
+Boxed *boxString(const std::string &text) { return box(c10::IValue(text)); }
+const std::string *boxedText(const Boxed *boxed) {
   const c10::IValue *value = unwrap(boxed);
-  return value->isString() ? value->toStringRef().c_str() : nullptr;
+  return value->isString() ? &value->toStringRef() : nullptr;
 }
 
 int parallelFor(int64_t begin, int64_t end, int64_t grain,

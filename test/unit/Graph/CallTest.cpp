@@ -15,6 +15,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #include <gtest/gtest.h>
 
@@ -110,6 +111,15 @@ TEST_F(CallTest, Purity) {
                         facts + "} : () -> ()")
                            .str())
                      .isPure());
+}
+
+TEST_F(CallTest, ObservableUnlessPyTorchsOwn) {
+  const char *call = R"mlir(intarsia.call "{0}::f"() : () -> ())mlir";
+  EXPECT_TRUE(parse(llvm::formatv(call, "mylib").str()).isObservable());
+  EXPECT_FALSE(parse(llvm::formatv(call, "aten").str()).isObservable());
+  EXPECT_FALSE(parse(llvm::formatv(call, "prims").str()).isObservable());
+  EXPECT_TRUE(parse(R"mlir(intarsia.call "aten::f"() {random} : () -> ())mlir")
+                  .isObservable());
 }
 
 TEST_F(CallTest, ContiguousStrides) {

@@ -92,6 +92,7 @@ Plan everything() {
   result.slot = 1;
   result.spec = spec;
   result.bindsSize = {{0, 1}};
+  result.expect = 2;
   Result lists;
   lists.kind = Result::Kind::List;
   lists.list = {result, Result()};
@@ -155,6 +156,7 @@ TEST(PlanTest, RoundTrip) {
   EXPECT_EQ(call.args[3].integer, std::numeric_limits<int64_t>::min());
   EXPECT_EQ(call.results[1].list[0].bindsSize,
             (std::vector<std::pair<int32_t, int32_t>>{{0, 1}}));
+  EXPECT_EQ(call.results[0].expect, 2);
   EXPECT_FALSE(call.fixStrides);
   EXPECT_EQ(call.autocast, "cpu=bf16");
   EXPECT_EQ(back.functions[0].inputs[1].constant.text, "a\"b\nc");

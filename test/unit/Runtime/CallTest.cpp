@@ -89,9 +89,9 @@ TEST_F(CallTest, EveryKindOfArgumentArrives) {
   auto p = program({f.function});
   Value out = runValues(*p, {iota({2, 3})})[0];
   ASSERT_EQ(out.kind, Value::Kind::Boxed);
-  EXPECT_STREQ(torchApi().boxedText(out.boxed),
-               "[2, 3] 0 2 [7, 7] 2 3 1 a\"b\nc inf Half cpu Strided "
-               "ChannelsLast [1.5, 2]");
+  EXPECT_EQ(*torchApi().boxedText(out.boxed),
+            "[2, 3] 0 2 [7, 7] 2 3 1 a\"b\nc inf Half cpu Strided "
+            "ChannelsLast [1.5, 2]");
   release(out);
 }
 
@@ -231,6 +231,22 @@ TEST_F(CallTest, UnbackedSizeIsBoundAndChecked) {
       errorOf(ErrorKind::Contract, [&] { run(*p, {iota({2, 3})}); }),
       "output 1 is 5, but its fake implementation promised a value from 0 to "
       "4");
+}
+
+TEST_F(CallTest, NumberIsWhatTheProgramWasTracedWith) {
+  B f("forward");
+  f.input("x", 0, f.spec({"2", "3"}, {"3", "1"}));
+  plan::Result indices, count = B::number(1);
+  count.expect = f.expr("6");
+  f.call("rt::nonzero_count", {B::atSlot(0)}, {indices, count});
+  f.function.outputs = {B::atSlot(1)};
+  auto p = program({f.function});
+  Tensor x = iota({2, 3});
+  static_cast<float *>(x.data())[0] = 9;
+  EXPECT_EQ(runValues(*p, {x})[0].integer, 6);
+  EXPECT_CONTAINS(
+      errorOf(ErrorKind::Contract, [&] { run(*p, {iota({2, 3})}); }),
+      "output 1 is 5, but its fake implementation promised 6");
 }
 
 TEST_F(CallTest, UnbackedSizeFromATensorsDimension) {
