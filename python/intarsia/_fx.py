@@ -29,7 +29,6 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
-from torch._guards import detect_fake_mode
 from torch.utils import _pytree as pytree
 
 from intarsia._hooks import AUTOCAST
@@ -731,21 +730,14 @@ def _traced_value(node: fx.Node) -> Any:
     """
     if "val" in node.meta or node.target is operator.getitem:
         return node.meta.get("val")
-    name = getattr(node.target, "_name", None)
-    if name in ("run_and_save_rng_state", "run_with_rng_state"):
-        saves = name == "run_and_save_rng_state"
-        op, *operands = node.args[0 if saves else 1 :]
-        args, kwargs = fx.map_arg((operands, node.kwargs), lambda n: n.meta["val"])
-        with detect_fake_mode(pytree.tree_leaves((args, kwargs))):
-            value = op(*args, **kwargs)
-        states = [user.meta["val"] for user in node.users if saves and user.args[1] == 0]
-        return (*states, value) if saves else value
     members: dict[int, Any] = {}
     for user in node.users:
         if user.target is not operator.getitem or user.args[0] is not node:
             return _fake_result(node)
         members[user.args[1]] = _traced_value(user)
-    return tuple(members.get(i) for i in range(max(members, default=-1) + 1))
+    if not members:  # a number alone, which tracing takes for a constant
+        return None
+    return tuple(members.get(i) for i in range(max(members) + 1))
 
 
 def _fake_result(node: fx.Node) -> Any:

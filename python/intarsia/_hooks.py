@@ -28,15 +28,12 @@ import torch
 from torch import fx
 
 from intarsia._fakes import _BUILTIN_NAMESPACES, missing_fake_advice
-from intarsia._fx import source_line
 from intarsia._refusals import advice_for
-from intarsia.errors import CompileError
 
 __all__ = [
     "AUTOCAST",
     "add_advice",
     "advised",
-    "check_writes",
     "install",
     "keep_effects",
     "note_autocast",
@@ -251,48 +248,6 @@ def _unused_operators(gm: fx.GraphModule) -> set[Any]:
 def _returns_numbers(op: torch._ops.OpOverload) -> bool:
     """Whether AOTAutograd may have the use of a result without the call."""
     return any("Tensor" not in str(result.type) for result in op._schema.returns)
-
-
-def check_writes(gm: fx.GraphModule) -> None:
-    """Refuses what PyTorch's functionalisation records as another write.
-
-    A custom operator's write into a view is recorded as sizes and strides within the
-    view's base, without the dtype of the view, and without whether it is a conjugate.
-
-    Raises
-    ------
-    CompileError
-        For a written view of another dtype, or a lazily conjugated or negated one.
-    """
-    for node in gm.graph.nodes:
-        target = node.target
-        if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
-            continue
-        if target.namespace in _BUILTIN_NAMESPACES:
-            continue
-        declared = target._schema.arguments
-        named = zip(declared, node.args, strict=False)
-        given = [*named, *((a, node.kwargs[a.name]) for a in declared if a.name in node.kwargs)]
-        for argument, value in given:
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
-            for member in value if isinstance(value, (list, tuple)) else (value,):
-                written = member.meta.get("example_value") if isinstance(member, fx.Node) else None
-                base = written._base if isinstance(written, torch.Tensor) else None
-                if base is None or _lies_alike(written, base):
-                    continue
-                kind = str(written.dtype) if written.dtype != base.dtype else "a lazy conjugate"
-                raise CompileError(
-                    f"operator {target} writes its argument '{argument.name}', a view "
-                    f"({kind}) of a tensor of {base.dtype}. PyTorch's functionalisation "
-                    f"cannot express this. Write a copy, and copy it back: "
-                    f"y = view.clone(); op(y); view.copy_(y)\n"
-                    f"  source:   {source_line(node)}"
-                )
-
-
-def _lies_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return (a.dtype, a.is_conj(), a.is_neg()) == (b.dtype, b.is_conj(), b.is_neg())
 
 
 def _is_pure_call(node: fx.Node) -> bool:

@@ -15,6 +15,7 @@ then calls with one list of arguments.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import re
@@ -30,6 +31,7 @@ from torch import fx
 
 from intarsia import _cache, _fx, _hooks, _subgraphs, decompositions
 from intarsia._extension import extension
+from intarsia._writes import check_writes
 from intarsia.options import Options
 
 __all__ = ["Compilation", "intarsia", "record_compilations"]
@@ -168,7 +170,7 @@ def intarsia(
         keep_inference_input_mutations=True,
         decompositions=decompositions.table(),
     )
-    _hooks.check_writes(gm)
+    check_writes(gm)
     # A triton_op stays whole, as every other operator does.
     # PyTorch would run an operator once where the program calls it twice with equal
     # arguments, though nothing says that it always returns the same.

@@ -99,7 +99,11 @@ def assert_same(got: Any, want: Any, *, exact: bool = False, strides: bool = Tru
     assert got_spec == want_spec
     for a, b in zip(got_leaves, want_leaves, strict=True):
         if not isinstance(b, torch.Tensor):
-            same = torch.tensor(b).isclose(torch.tensor(a)) if isinstance(b, float) else a == b
+            same = (
+                torch.tensor(b).isclose(torch.tensor(a), equal_nan=True)
+                if isinstance(b, float)
+                else a == b
+            )
             assert type(a) is type(b) and same
             continue
         assert a.dtype == b.dtype and a.shape == b.shape and a.device == b.device
