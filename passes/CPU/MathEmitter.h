@@ -83,8 +83,8 @@ public:
     width = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
     mantissa = width == 32 ? 23 : 52;
     auto vector = llvm::dyn_cast<VectorType>(type);
-    hasLookup = options.avx512 && options.fma && width == 32 && vector &&
-                vector.getRank() == 1 && vector.getNumElements() % 16 == 0;
+    hasLookup = options.avx512 && options.fma && width == 32 &&
+                (!vector || vector.getRank() == 1);
     intType = withElement(b.getIntegerType(width));
   }
 

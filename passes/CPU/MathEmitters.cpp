@@ -112,16 +112,25 @@ Value MathEmitter::lookup(ArrayRef<double> table, Value index) {
                ValueRange{entries, indices})
         .getResult(0);
   };
-  auto shuffle = [&](Value first, Value second, int64_t start, int64_t end) {
-    return vector::ShuffleOp::create(
-        b, loc, first, second, llvm::to_vector(llvm::seq<int64_t>(start, end)));
-  };
-  int64_t count = cast<VectorType>(type).getNumElements();
-  Value result = permute(shuffle(index, index, 0, 16));
-  for (int64_t start = 16; start < count; start += 16) {
-    Value next = permute(shuffle(index, index, start, start + 16));
-    // A shuffle's operands need not be of the same size.
-    result = shuffle(result, next, 0, start + 16);
+  auto vector = dyn_cast<VectorType>(type);
+  if (!vector) {
+    Value indices = vector::BroadcastOp::create(
+        b, loc, VectorType::get(16, b.getI32Type()), index);
+    return vector::ExtractOp::create(b, loc, permute(indices), 0);
+  }
+  // 16 lanes at a time; a shuffle's operands need not be of the same size.
+  int64_t count = vector.getNumElements();
+  Value result;
+  for (int64_t start = 0; start < count; start += 16) {
+    SmallVector<int64_t> lanes;
+    for (int64_t lane = start; lane < start + 16; ++lane)
+      lanes.push_back(std::min(lane, count - 1));
+    Value next =
+        permute(vector::ShuffleOp::create(b, loc, index, index, lanes));
+    if (!result)
+      result = next;
+    lanes = llvm::to_vector(llvm::seq(std::min(start + 16, count)));
+    result = vector::ShuffleOp::create(b, loc, result, next, lanes);
   }
   return result;
 }

@@ -248,9 +248,14 @@ TEST_F(ProgramTest, KernelOfAnotherPlan) {
 }
 
 TEST_F(ProgramTest, KernelWhoseCheckFails) {
-  auto p = oneKernel({"failing_check", "", "cpu", {"first", "second check"}});
-  EXPECT_EQ(errorOf(ErrorKind::Index, [&] { run(*p, {iota({2})}); }),
-            "second check (model.py:12 in forward: y = f(x))");
+  auto index =
+      oneKernel({"failing_check", "", "cpu", {"first", "out of range"}});
+  EXPECT_EQ(errorOf(ErrorKind::Index, [&] { run(*index, {iota({2})}); }),
+            "out of range (model.py:12 in forward: y = f(x))");
+  auto value =
+      oneKernel({"failing_check", "", "cpu", {"first", "division by 0"}});
+  EXPECT_EQ(errorOf(ErrorKind::Operator, [&] { run(*value, {iota({2})}); }),
+            "division by 0 (model.py:12 in forward: y = f(x))");
 }
 
 //===----------------------------------------------------------------------===//
