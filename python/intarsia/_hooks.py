@@ -232,17 +232,27 @@ def _unused_operators(gm: fx.GraphModule) -> set[Any]:
         live: set[fx.Node] = set()
         for node in reversed(module.graph.nodes):
             used = node.op in ("output", "placeholder") or any(u in live for u in node.users)
-            target = node.target
-            if isinstance(target, torch._ops.OpOverload):
+            effects = False
+            for target in _overloads(node.target):
                 custom = target.namespace not in _BUILTIN_NAMESPACES
                 mutable = target._schema.is_mutable
                 # A write is replaced by its result, which may have no use.
                 if custom and (mutable or not used or _returns_numbers(target)):
                     result.add(target)
-                used |= custom or mutable
-            if used or not _is_pure_call(node):
+                effects |= custom or mutable
+            if used or effects or not _is_pure_call(node):
                 live.add(node)
     return result
+
+
+def _overloads(target: Any) -> list[torch._ops.OpOverload]:
+    """The operators that a node may call: Dynamo leaves ``torch.ops.ns.op(x)``, which
+    names no overload, as it is."""
+    if isinstance(target, torch._ops.OpOverload):
+        return [target]
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return [getattr(target, name) for name in target.overloads()]
+    return []
 
 
 def _returns_numbers(op: torch._ops.OpOverload) -> bool:

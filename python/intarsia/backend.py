@@ -15,6 +15,7 @@ then calls with one list of arguments.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import itertools
 import logging
@@ -200,20 +201,41 @@ def _partition(
         min_cut_rematerialization_partition,
     )
 
-    try:
-        partition = min_cut_rematerialization_partition if fuse else default_partition
-        forward, backward = partition(joint, inputs, **kwargs)
-    except AssertionError as error:
-        # It refuses nodes that return no tensor, which Dynamo leaves in some graphs.
-        if fuse or "to be a tensor" not in str(error):
-            raise
-        forward, backward = min_cut_rematerialization_partition(joint, inputs, **kwargs)
-    names = {node.name for node in forward.graph.nodes if node.op == "call_function"}
-    for node in reversed(backward.graph.nodes):
-        if node.op == "call_function" and not node.users and node.name in names:
+    if not fuse:
+        # Such a call may keep its operands in the forward, which PyTorch's default
+        # partitioner then computes in the backward once more.
+        effects = any(_is_custom_call(node) and not node.users for node in joint.graph.nodes)
+        whole = copy.deepcopy(joint) if effects else joint
+        try:
+            parts = default_partition(joint, inputs, **kwargs)
+            if not _run_twice(*parts):
+                return parts
+        except AssertionError as error:
+            # It refuses nodes that return no tensor, which Dynamo leaves in some graphs.
+            if "to be a tensor" not in str(error):
+                raise
+        joint = whole
+    forward, backward = min_cut_rematerialization_partition(joint, inputs, **kwargs)
+    for node in _run_twice(forward, backward):
+        if not node.users:
             backward.graph.erase_node(node)
     backward.recompile()
     return forward, backward
+
+
+def _run_twice(forward: fx.GraphModule, backward: fx.GraphModule) -> list[fx.Node]:
+    """Calls of custom operators in `backward`, last first, that `forward` has too."""
+    names = {node.name for node in forward.graph.nodes}
+    return [
+        node
+        for node in reversed(backward.graph.nodes)
+        if _is_custom_call(node) and node.name in names
+    ]
+
+
+def _is_custom_call(node: fx.Node) -> bool:
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and target.namespace not in ("aten", "prims")
 
 
 def _compile_graph(

@@ -198,17 +198,48 @@ def test_unused_random_operators_run(check):
     check(f, [torch.zeros(3)], exact=True)
 
 
-def test_unused_operators_with_effects_run(compile_with):
+@pytest.mark.parametrize(
+    "call",
+    [ops.record, torch.ops.test.record, torch.ops.test.record.default],
+    ids=["custom_op", "packet", "overload"],
+)
+def test_unused_operators_with_effects_run(compile_with, call):
     ops.LOG.clear()
 
     def f(x):
-        ops.record(x)
+        call(x)
         return x + 1
 
     f = compile_with(f)
     f(torch.ones(2))
     f(torch.ones(2))
     assert ops.LOG == ["record", "record"]
+
+
+def test_an_effect_in_a_backward_repeats_nothing(compile_with):
+    """What the effect reads is drawn once: the gradient uses the same numbers."""
+
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            drawn = ops.draw(3) * x
+            ops.record(drawn)
+            return grad * drawn
+
+    results = []
+    for f in (Scale.apply, compile_with(lambda x: Scale.apply(x))):
+        torch.manual_seed(0)
+        ops.LOG.clear()
+        x = torch.ones(3, requires_grad=True)
+        f(x).sum().backward()
+        results.append((x.grad, torch.rand(1), list(ops.LOG)))
+    assert_same(results[1], results[0])
 
 
 def test_kernels_run_once(compile_with):
