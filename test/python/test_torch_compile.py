@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import io
 import os
 import subprocess
 import sys
@@ -21,7 +20,6 @@ import torch
 from conftest import assert_same
 from operators import *  # noqa: F403  (registers the operators)
 from torch import nn
-from torch._functorch import config as functorch_config
 
 import intarsia
 
@@ -222,23 +220,37 @@ with torch.no_grad():
     assert "graph0_inference" in result.stderr
 
 
-def test_a_compiled_function_is_saved(tmp_path: Path, monkeypatch) -> None:
-    """torch.compile(...).aot_compile: Dynamo's result and ours in one file."""
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    path = tmp_path / "function"
-    f = torch.compile(_saved, backend="intarsia", fullgraph=True)
-    x = torch.randn(3, 4)
-    with (
-        torch.no_grad(),
-        functorch_config.patch(enable_autograd_cache=True),
-        torch._dynamo.config.patch(enable_aot_compile=True),
-    ):
-        f.aot_compile(((x,), {})).save_compiled_function(str(path))
-        torch._dynamo.reset()
-        with open(path, "rb") as file:
-            loaded = torch.compiler.load_compiled_function(io.BytesIO(file.read()))
-        assert_same(loaded(x), _saved(x))
+SAVING = """
+import sys, torch
 
-
-def _saved(x: torch.Tensor) -> torch.Tensor:
+def f(x):
     return torch.tanh(x).softmax(-1) * 2
+
+x = torch.randn(3, 4)
+path = sys.argv[1]
+with torch.no_grad(), torch._dynamo.config.patch(enable_aot_compile=True):
+    compiled = torch.compile(f, backend="intarsia", fullgraph=True)
+    compiled.aot_compile(((x,), {})).save_compiled_function(path)
+    torch._dynamo.reset()
+    with open(path, "rb") as file:
+        loaded = torch.compiler.load_compiled_function(file)
+    torch.testing.assert_close(loaded(x), f(x))
+"""
+
+
+def test_a_compiled_function_is_saved(tmp_path: Path) -> None:
+    """torch.compile(...).aot_compile: Dynamo's result and ours in one file."""
+    environment = {
+        **os.environ,
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path),
+    }
+    program = tmp_path / "program.py"
+    program.write_text(SAVING)
+    result = subprocess.run(
+        [sys.executable, str(program), str(tmp_path / "function")],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
