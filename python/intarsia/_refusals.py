@@ -110,6 +110,12 @@ REFUSALS = (
         "value of this type: return numbers as tensors without dimensions; torch.compile takes "
         "them as they are.",
     ),
+    Refusal(
+        "serialiser",
+        r"not enough values to unpack",
+        f"torch.export.save cannot write the result of an operator that is an empty list: "
+        f"{_PLAIN_EXPORT}.",
+    ),
 )
 
 
