@@ -208,16 +208,23 @@ def _partition(
         whole = copy.deepcopy(joint) if effects else joint
         try:
             parts = default_partition(joint, inputs, **kwargs)
-            if not _run_twice(*parts):
-                return parts
+            if all(not node.users for node in _run_twice(*parts)):
+                return _without_repetition(*parts)
         except AssertionError as error:
             # It refuses nodes that return no tensor, which Dynamo leaves in some graphs.
             if "to be a tensor" not in str(error):
                 raise
         joint = whole
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **kwargs)
-    for node in _run_twice(forward, backward):
-        if not node.users:
+    return _without_repetition(forward, backward)
+
+
+def _without_repetition(
+    forward: fx.GraphModule, backward: fx.GraphModule
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    names = {node.name for node in forward.graph.nodes if node.op == "call_function"}
+    for node in reversed(backward.graph.nodes):
+        if node.op == "call_function" and not node.users and node.name in names:
             backward.graph.erase_node(node)
     backward.recompile()
     return forward, backward
