@@ -132,19 +132,19 @@ def _custom_operators() -> Iterator[str]:
             yield name
 
 
-def _autograd_formulas(op: Any) -> list[Any]:
-    """What `torch.library.register_autograd` was given for an operator that is not a
-    `custom_op`: only the dispatcher refers to it, by a closure of PyTorch's."""
-    made_by = "make_autograd_impl.<locals>."
-    result = []
+def _autograd_formulas() -> dict[Any, list[Any]]:
+    """What `torch.library.register_autograd` was given, by operator. For one that is not
+    a `custom_op` only the dispatcher refers to it, by a closure of PyTorch's."""
+    result: dict[Any, list[Any]] = {}
     for function in gc.get_objects():
         # Not isinstance, which asks a weak proxy's referent.
-        if type(function) is types.FunctionType and function.__qualname__ == (
-            made_by + "autograd_impl"
+        if (
+            type(function) is types.FunctionType
+            and function.__qualname__ == "make_autograd_impl.<locals>.autograd_impl"
         ):
             cells = inspect.getclosurevars(function).nonlocals
-            if inspect.getclosurevars(cells["redispatch_no_grad"]).nonlocals.get("op") is op:
-                result.append(cells["Generated"].backward)
+            op = inspect.getclosurevars(cells["redispatch_no_grad"]).nonlocals.get("op")
+            result.setdefault(op, []).append(cells["Generated"].backward)
     return result
 
 
@@ -158,6 +158,10 @@ class Hasher:
         self._hash = hashlib.blake2b(digest_size=16)
         self._seen: dict[int, int] = {}
         self._keep: list[Any] = []
+
+    @functools.cached_property
+    def _formulas(self) -> dict[Any, list[Any]]:
+        return _autograd_formulas()  # walks all objects: once for all operators
 
     def digest(self) -> str:
         return self._hash.hexdigest()
@@ -202,8 +206,8 @@ class Hasher:
                 continue  # C++ counts with its library's file
             if key == "Meta" and fakes:
                 continue
-            if key == "Autograd" and (formulas := _autograd_formulas(op)):
-                self.add(*formulas)
+            if key == "Autograd" and op in self._formulas:
+                self.add(*self._formulas[op])
                 continue
             self.make_unique(f"the {key} registration of {name}")
 

@@ -208,7 +208,7 @@ def _partition(
         whole = copy.deepcopy(joint) if effects else joint
         try:
             parts = default_partition(joint, inputs, **kwargs)
-            if all(not node.users for node in _run_twice(*parts)):
+            if not any(_is_custom_call(n) and n.users for n in _repeated(*parts)):
                 return _without_repetition(*parts)
         except AssertionError as error:
             # It refuses nodes that return no tensor, which Dynamo leaves in some graphs.
@@ -222,22 +222,19 @@ def _partition(
 def _without_repetition(
     forward: fx.GraphModule, backward: fx.GraphModule
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
-    names = {node.name for node in forward.graph.nodes if node.op == "call_function"}
-    for node in reversed(backward.graph.nodes):
-        if node.op == "call_function" and not node.users and node.name in names:
+    for node in _repeated(forward, backward):
+        if not node.users:
             backward.graph.erase_node(node)
     backward.recompile()
     return forward, backward
 
 
-def _run_twice(forward: fx.GraphModule, backward: fx.GraphModule) -> list[fx.Node]:
-    """Calls of custom operators in `backward`, last first, that `forward` has too."""
-    names = {node.name for node in forward.graph.nodes}
-    return [
-        node
-        for node in reversed(backward.graph.nodes)
-        if _is_custom_call(node) and node.name in names
-    ]
+def _repeated(forward: fx.GraphModule, backward: fx.GraphModule) -> Iterator[fx.Node]:
+    """Calls in `backward`, last first, that `forward` has too."""
+    names = {node.name for node in forward.graph.nodes if node.op == "call_function"}
+    for node in reversed(backward.graph.nodes):
+        if node.op == "call_function" and node.name in names:
+            yield node
 
 
 def _is_custom_call(node: fx.Node) -> bool:
