@@ -214,7 +214,10 @@ def keep_effects(gm: fx.GraphModule) -> Iterator[None]:
     import torch._inductor.config
     from torch.fx.node import _side_effectful_functions
 
-    marked = {op for op in _unused_operators(gm) if op not in _side_effectful_functions}
+    called = _unused_operators(gm)
+    if torch.is_grad_enabled() and _requires_grad(gm):
+        called |= _registered_operators()
+    marked = called - _side_effectful_functions
     _side_effectful_functions.update(marked)
     try:
         with torch._inductor.config.patch(fallback_random=True):
@@ -242,6 +245,31 @@ def _unused_operators(gm: fx.GraphModule) -> set[Any]:
                 effects |= custom or mutable
             if used or effects or not _is_pure_call(node):
                 live.add(node)
+    return result
+
+
+def _requires_grad(gm: fx.GraphModule) -> bool:
+    values = (n.meta.get("example_value") for n in gm.graph.nodes if n.op == "placeholder")
+    return any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
+
+
+#: PyTorch's own, besides `_BUILTIN_NAMESPACES`, that have hundreds of operators.
+_LARGE_NAMESPACES = frozenset({"quantized", "_quantized", "static_runtime", "onednn", "mkldnn"})
+
+
+def _registered_operators() -> set[Any]:
+    """Every custom operator that could be called."""
+    result: set[Any] = set()
+    for name in torch._C._dispatch_get_all_op_names():
+        namespace, _, rest = name.partition("::")
+        if namespace in _BUILTIN_NAMESPACES or namespace in _LARGE_NAMESPACES:
+            continue
+        packet, _, overload = rest.partition(".")
+        try:
+            operators = getattr(torch.ops, namespace)
+            result.add(getattr(getattr(operators, packet), overload or "default"))
+        except (AttributeError, RuntimeError):
+            continue  # a schema that Python cannot call
     return result
 
 

@@ -15,7 +15,6 @@ then calls with one list of arguments.
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import itertools
 import logging
@@ -30,7 +29,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from intarsia import _cache, _fx, _hooks, _subgraphs, decompositions
+from intarsia import _cache, _fx, _hooks, _partition, _subgraphs, decompositions
 from intarsia._extension import extension
 from intarsia._writes import check_writes
 from intarsia.options import Options
@@ -167,7 +166,7 @@ def intarsia(
         inference_compiler=compiler("inference"),
         # With fusion, recomputing pointwise chains in the backward costs less than
         # storing them; without, every operator runs once as in eager.
-        partition_fn=functools.partial(_partition, settings.fuse),
+        partition_fn=functools.partial(_partition.partition, settings.fuse),
         keep_inference_input_mutations=True,
         decompositions=decompositions.table(),
     )
@@ -185,61 +184,6 @@ def intarsia(
 # Fires when torch.compile resolves the backend, before anything is traced.
 intarsia._dynamo_backend_init = _hooks.install  # type: ignore[attr-defined]
 intarsia._is_intarsia = True  # type: ignore[attr-defined]
-
-
-def _partition(
-    fuse: bool, joint: fx.GraphModule, inputs: Sequence[Any], **kwargs: Any
-) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Splits the joint graph, such that each call for its effect is in one of both.
-
-    A call that depends on the forward's inputs alone and has an effect, but no use, is
-    kept in both parts by PyTorch's partitioners. Without fusion, every operator runs
-    once, as in eager.
-    """
-    from torch._functorch.partitioners import (
-        default_partition,
-        min_cut_rematerialization_partition,
-    )
-
-    if not fuse:
-        # Such a call may keep its operands in the forward, which PyTorch's default
-        # partitioner then computes in the backward once more.
-        effects = any(_is_custom_call(node) and not node.users for node in joint.graph.nodes)
-        whole = copy.deepcopy(joint) if effects else joint
-        try:
-            parts = default_partition(joint, inputs, **kwargs)
-            if not any(_is_custom_call(n) and n.users for n in _repeated(*parts)):
-                return _without_repetition(*parts)
-        except AssertionError as error:
-            # It refuses nodes that return no tensor, which Dynamo leaves in some graphs.
-            if "to be a tensor" not in str(error):
-                raise
-        joint = whole
-    forward, backward = min_cut_rematerialization_partition(joint, inputs, **kwargs)
-    return _without_repetition(forward, backward)
-
-
-def _without_repetition(
-    forward: fx.GraphModule, backward: fx.GraphModule
-) -> tuple[fx.GraphModule, fx.GraphModule]:
-    for node in _repeated(forward, backward):
-        if not node.users:
-            backward.graph.erase_node(node)
-    backward.recompile()
-    return forward, backward
-
-
-def _repeated(forward: fx.GraphModule, backward: fx.GraphModule) -> Iterator[fx.Node]:
-    """Calls in `backward`, last first, that `forward` has too."""
-    names = {node.name for node in forward.graph.nodes if node.op == "call_function"}
-    for node in reversed(backward.graph.nodes):
-        if node.op == "call_function" and node.name in names:
-            yield node
-
-
-def _is_custom_call(node: fx.Node) -> bool:
-    target = node.target
-    return isinstance(target, torch._ops.OpOverload) and target.namespace not in ("aten", "prims")
 
 
 def _compile_graph(
