@@ -15,7 +15,8 @@ the compilers whose result is an `OutputCode`; the rest of what is used here is:
 - ``force_non_lazy_backward_lowering``: the backward is compiled with the forward, while
   the settings above hold, and saved with it;
 - ``post_grad_custom_pre_pass``: a pass of which only the ``uuid`` counts. It is the one
-  thing in PyTorch's key that a backend can choose; see `_fingerprint`.
+  thing in PyTorch's key that a backend can choose; see `_fingerprint`;
+- four functions that hash what only Inductor's code depends on (`_key_of_graph_alone`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import dataclasses
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch._functorch import config as functorch_config
@@ -34,6 +36,7 @@ from torch._functorch._aot_autograd.autograd_cache import (
     should_use_remote_autograd_cache,
 )
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
+from torch._inductor import codecache
 from torch._inductor import config as inductor_config
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.output_code import OutputCode
@@ -120,6 +123,24 @@ def cacheable(compiler: Callable[..., Any]) -> SerializableAOTDispatchCompiler:
 
 
 @contextlib.contextmanager
+def _key_of_graph_alone() -> Iterator[None]:
+    """Leaves out of the key what is in ours in another form, or means nothing to us.
+
+    They are PyTorch's own sources, Triton's library, and Inductor's heuristics and
+    code generators, for which all of Inductor is imported: together two seconds at the
+    first graph. The fingerprint has PyTorch's version and commit.
+    """
+    with (
+        patch.object(codecache, "torch_key", lambda: b"intarsia"),
+        patch.object(codecache.CacheBase, "get_system", lambda: {"hash": "intarsia"}),
+        patch.object(codecache, "init_backend_registration", lambda: None),
+        # Not by patch.object: a module of settings takes no other attributes.
+        patch.dict(vars(inductor_config), _cache_config_serializer=None),
+    ):
+        yield
+
+
+@contextlib.contextmanager
 def keyed_by(settings: Options, ambient: str) -> Iterator[None]:
     """AOTAutograd's cache, with this compiler and the operators in its key.
 
@@ -129,5 +150,6 @@ def keyed_by(settings: Options, ambient: str) -> Iterator[None]:
     with (
         functorch_config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True),
         inductor_config.patch(post_grad_custom_pre_pass=salt),
+        _key_of_graph_alone(),
     ):
         yield

@@ -30,6 +30,7 @@ import logging
 import os
 import pickle
 import re
+import struct
 import sys
 import types
 import uuid
@@ -56,7 +57,8 @@ def fingerprint(options: Mapping[str, Any]) -> str:
     or a decomposition may call others that the graph does not show.
     """
     hasher = Hasher()
-    hasher.add(_compiler(), torch.__version__, json.dumps(dict(options), sort_keys=True))
+    hasher.add(_compiler(), torch.__version__, torch.version.git_version)
+    hasher.add(json.dumps(dict(options), sort_keys=True))
     for name in sorted(_custom_operators()):
         hasher.add_operator(name)
     for path in sorted({*torch.ops.loaded_libraries, *_extension_modules()}):
@@ -85,12 +87,34 @@ def _file_identity(path: str) -> tuple[int, int]:
 
 @functools.cache
 def _links_torch(path: str, size: int, time: int) -> bool:
-    """Whether a shared object may register operators: it names libtorch or libc10."""
+    """Whether a shared object may register operators: it names PyTorch's libraries or
+    symbols."""
     try:
-        content = Path(path).read_bytes()
-    except OSError:
+        names = _dynamic_names(path)
+    except (OSError, struct.error, IndexError):
         return True
-    return b"libtorch" in content or b"libc10" in content
+    return any(name in names for name in (b"libtorch", b"libc10", b"N3c10", b"N5torch"))
+
+
+def _dynamic_names(path: str) -> bytes:
+    """The strings of a 64-bit ELF file's dynamic section: what it needs and the names of
+    its symbols. The file itself may be half a gigabyte."""
+    with open(path, "rb") as file:
+        header = file.read(64)
+        if header[:6] != b"\x7fELF\x02\x01":
+            raise IndexError("not a 64-bit little-endian ELF file")
+        (start,) = struct.unpack_from("<Q", header, 40)
+        size, count = struct.unpack_from("<HH", header, 58)
+        file.seek(start)
+        table = file.read(size * count)
+        sections = [struct.unpack_from("<IIQQQQIIQQ", table, i * size) for i in range(count)]
+        link = next((s[6] for s in sections if s[1] == _SHT_DYNAMIC), count)
+        _, _, _, _, offset, length, *_ = sections[link]
+        file.seek(offset)
+        return file.read(length)
+
+
+_SHT_DYNAMIC = 6
 
 
 def _extension_modules() -> Iterator[str]:
@@ -99,7 +123,7 @@ def _extension_modules() -> Iterator[str]:
         if (
             isinstance(path, str)
             and path.endswith(".so")
-            and name.partition(".")[0] not in _VERSIONED
+            and not _is_versioned(name)
             and _links_torch(path, *_file_identity(path))
         ):
             yield path

@@ -14,6 +14,11 @@
     Random programs (test/python/fusion_programs.py), fused and unfused, against eager.
     ``--seed N`` starts elsewhere; what fails is shrunk and printed as a script.
 
+``./dev conformance pytorch CHECKOUT [TEST...]``
+    PyTorch's own tests, from a checkout of its sources, with this backend in the place of
+    theirs (pytorch_tests.py): ``--suite`` chooses, ``--shard I/N`` runs a part. A second
+    run takes up where the first stopped; every exclusion is printed with its reason.
+
 ``./dev conformance math``
     The accuracy of every math function of the CPU kernels, densely over all
     exponents (minutes); ``--cpu x86-64-v2`` for a CPU without FMA.
@@ -87,6 +92,18 @@ def run_cases(arguments: argparse.Namespace) -> int:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(search)}
     command = [sys.executable, str(harness), "intarsia", *(arguments.case or ["all"])]
     return subprocess.call([*command, "--aot", "aot_adapter"], env=environment)
+
+
+def run_pytorch(arguments: argparse.Namespace) -> int:
+    import pytorch_tests
+
+    arguments.checkout = arguments.checkout.resolve()
+    unknown = [s for s in arguments.suite or () if s not in pytorch_tests.SUITES]
+    if unknown:
+        raise SystemExit(f"suites are {', '.join(pytorch_tests.SUITES)}, not {unknown[0]}")
+    if arguments.results is None:
+        arguments.results = BUILD / "conformance" / "pytorch.jsonl"
+    return pytorch_tests.run(arguments)
 
 
 def run_math(arguments: argparse.Namespace) -> int:
@@ -169,12 +186,26 @@ def main() -> int:
     fusion.add_argument("--count", type=int, default=2000, help="programs")
     fusion.add_argument("--statements", type=int, default=16, help="of a program, at most")
 
+    pytorch = commands.add_parser("pytorch", help="PyTorch's own tests")
+    pytorch.add_argument("checkout", type=Path, help="a checkout of PyTorch's sources")
+    pytorch.add_argument("only", nargs="*", metavar="TEST", help="parts of names: these, anew")
+    pytorch.add_argument("--suite", action="append", help="this one (repeatable); default: all")
+    pytorch.add_argument("--shard", default="0/1", help="I/N: this part of the work")
+    pytorch.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    pytorch.add_argument("--timeout", type=float, default=300, help="seconds a test")
+    pytorch.add_argument("--results", type=Path, help="the file that a later run continues")
+    pytorch.add_argument("--retry-failed", action="store_true", help="run what failed again")
+    pytorch.add_argument("--report", action="store_true", help="print results, run nothing")
+    pytorch.add_argument("-v", "--verbose", action="store_true", help="show what tests print")
+
     math = commands.add_parser("math", help="the accuracy of the math functions")
     math.add_argument("--cpu", default="native", help="an LLVM CPU name")
 
     arguments = parser.parse_args()
     if arguments.command == "cases":
         return run_cases(arguments)
+    if arguments.command == "pytorch":
+        return run_pytorch(arguments)
     if arguments.command == "fusion":
         return run_fusion(arguments)
     if arguments.command == "math":
