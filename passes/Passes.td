@@ -91,6 +91,8 @@ def CPUSchedule : Pass<"cpu-schedule", "::mlir::ModuleOp"> {
       flat          the only loop is the parallel one
       vector_roots  results are stored along the lanes of the last loop
       lanes, tail_lanes
+      streams       the results that are stored past the caches where they are
+                    too large for them (8 MiB), which the kernel sees at run time
       domain, grain the parallel loop's iterations, and the fewest worth a thread
 
     and marks `linalg.generic` operations with `intarsia.cached` whose values
@@ -367,7 +369,8 @@ def PlanInplace : Pass<"plan-inplace", "::mlir::ModuleOp"> {
     Likewise a kernel that makes the new value of an argument gets
     `intarsia.into`, one argument number a result (-1: a new tensor), when it
     may store into that argument itself: nothing reads the old value later, and
-    if the kernel does, then element by element.
+    if the kernel does, then element by element. Two of the user's arguments may
+    be one tensor, unless the function is marked `intarsia.distinct_arguments`.
 
     A call that is `aliasing` writes all its bases in place: that is what the
     program means.

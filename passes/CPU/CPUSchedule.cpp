@@ -222,6 +222,16 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
     decisions.set("columns", builder.getUnitAttr());
   if (plan.vectorRoots)
     decisions.set("vector_roots", builder.getUnitAttr());
+  // What may be too large for the caches.
+  SmallVector<int64_t> streams;
+  for (OpResult result : kernelOp->getResults()) {
+    auto type = cast<graph::TensorType>(result.getType());
+    std::optional<int64_t> elements = type.getNumElements().asInteger();
+    if (!elements || *elements * dtypeSize(type.getDtype()) >= streamBytes)
+      streams.push_back(result.getResultNumber());
+  }
+  if (plan.vectorRoots && !streams.empty())
+    decisions.set("streams", builder.getDenseI64ArrayAttr(streams));
   decisions.set("lanes", builder.getI64IntegerAttr(lanes));
   decisions.set("tail_lanes", builder.getI64IntegerAttr(tail));
   decisions.set("domain", graph::ExprAttr::get(context, domain));

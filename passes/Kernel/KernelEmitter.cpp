@@ -90,6 +90,9 @@ Schedule Schedule::fromDecisions(graph::KernelOp kernel) {
   schedule.vectorRoots = decisions.contains("vector_roots");
   schedule.lanes = integer("lanes");
   schedule.tailLanes = integer("tail_lanes");
+  if (auto streams = decisions.getAs<DenseI64ArrayAttr>("streams"))
+    schedule.streams.assign(streams.asArrayRef().begin(),
+                            streams.asArrayRef().end());
   return schedule;
 }
 
@@ -275,7 +278,39 @@ static Value elementPointer(OpBuilder &b, Location loc, Value base,
                              ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(offset)});
 }
 
-Value KernelEmitter::loadAt(Value base, Type element, const SymExpr &offset) {
+/// The bytes that memory moves at once; a store past the caches must fill
+/// whole ones.
+static constexpr int64_t cacheLine = 64;
+
+/// While a later pass over a row computes on what the first one read, memory
+/// would idle: it fetches what the first pass will read of the next row.
+void KernelEmitter::fetchNextRow(unsigned buffer, Value pointer, Type type,
+                                 const SymExpr &offset) {
+  std::optional<SymExpr> stride = strideAlong(offset, "row");
+  if (!anyStream || !stride || stride->isInteger(0))
+    return;
+  std::string id =
+      std::to_string(buffer) + "|" +
+      offset.substitute({{laneSymbol, SymExpr::symbol("v")}}).str();
+  auto [reader, isFirst] = readers.try_emplace(id, currentLaneLoop);
+  if (isFirst || reader->second == currentLaneLoop || reader->second < 0)
+    return;
+  reader->second = -1;
+  Type element = getElementTypeOrSelf(type);
+  Value next = elementPointer(*b, loc, pointer, element, scalarOf(*stride));
+  auto branch = scf::IfOp::create(*b, loc, anyStream, /*withElseRegion=*/false);
+  OpBuilder then = branch.getThenBodyBuilder();
+  int64_t perLine = cacheLine / alignmentOf(element);
+  for (int64_t lane = 0; lane < width; lane += perLine) {
+    Value line = LLVM::GEPOp::create(
+        then, loc, next.getType(), element, next,
+        ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(static_cast<int32_t>(lane))});
+    LLVM::Prefetch::create(then, loc, line, /*rw=*/0, /*hint=*/3, /*cache=*/1);
+  }
+}
+
+Value KernelEmitter::loadAt(Value base, Type element, const SymExpr &offset,
+                            std::optional<unsigned> buffer) {
   unsigned alignment = alignmentOf(element);
   if (!variesAlongLanes(offset) && !(guarded && width)) {
     Value pointer = elementPointer(*b, loc, base, element, scalarOf(offset));
@@ -293,8 +328,11 @@ Value KernelEmitter::loadAt(Value base, Type element, const SymExpr &offset) {
     stride = strideAlong(offset, laneSymbol);
   if (stride && stride->isInteger(1)) {
     Value pointer = elementPointer(*b, loc, base, element, scalarOf(offset));
-    if (!mask)
+    if (!mask) {
+      if (buffer)
+        fetchNextRow(*buffer, pointer, type, offset);
       return LLVM::LoadOp::create(*b, loc, type, pointer, alignment);
+    }
     return LLVM::MaskedLoadOp::create(*b, loc, type, pointer, mask, zero,
                                       b->getI32IntegerAttr(alignment),
                                       UnitAttr());
@@ -310,7 +348,30 @@ Value KernelEmitter::loadAt(Value base, Type element, const SymExpr &offset) {
                                      b->getI32IntegerAttr(alignment));
 }
 
-void KernelEmitter::storeAt(Value base, Value value, const SymExpr &offset) {
+/// Stores whole cache lines, past the caches where `stream` holds and the
+/// address allows it.
+static void storeStreamed(OpBuilder &b, Location loc, Value value,
+                          Value pointer, unsigned alignment, Value stream) {
+  Type i64 = b.getI64Type();
+  auto integer = [&](int64_t number) -> Value {
+    return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(number));
+  };
+  Value address = LLVM::PtrToIntOp::create(b, loc, i64, pointer);
+  Value misaligned =
+      arith::AndIOp::create(b, loc, address, integer(cacheLine - 1));
+  Value aligned = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
+                                        misaligned, integer(0));
+  Value streamed = arith::AndIOp::create(b, loc, stream, aligned);
+  auto branch = scf::IfOp::create(b, loc, streamed, /*withElseRegion=*/true);
+  OpBuilder then = branch.getThenBodyBuilder();
+  LLVM::StoreOp::create(then, loc, value, pointer, cacheLine,
+                        /*isVolatile=*/false, /*isNonTemporal=*/true);
+  OpBuilder otherwise = branch.getElseBodyBuilder();
+  LLVM::StoreOp::create(otherwise, loc, value, pointer, alignment);
+}
+
+void KernelEmitter::storeAt(Value base, Value value, const SymExpr &offset,
+                            Value stream) {
   Type element = getElementTypeOrSelf(value.getType());
   unsigned alignment = alignmentOf(element);
   if (width == 0) {
@@ -325,6 +386,8 @@ void KernelEmitter::storeAt(Value base, Value value, const SymExpr &offset) {
     if (mask)
       LLVM::MaskedStoreOp::create(*b, loc, value, pointer, mask,
                                   b->getI32IntegerAttr(alignment));
+    else if (stream && width * alignment % cacheLine == 0)
+      storeStreamed(*b, loc, value, pointer, alignment, stream);
     else
       LLVM::StoreOp::create(*b, loc, value, pointer, alignment);
     return;
@@ -349,12 +412,47 @@ static SymExpr offsetIn(graph::TensorType type, ArrayRef<SymExpr> index) {
 Value KernelEmitter::load(unsigned buffer, Type element,
                           const SymExpr &offset) {
   observed.offsets.push_back(offset);
-  return loadAt(buffers[buffer], element, offset);
+  return loadAt(buffers[buffer], element, offset, buffer);
 }
 
 void KernelEmitter::store(unsigned buffer, Value value, const SymExpr &offset) {
   observed.offsets.push_back(offset);
-  storeAt(buffers[buffer], value, offset);
+  size_t inputs = kernelOp.getInputs().size();
+  storeAt(buffers[buffer], value, offset, streams[buffer - inputs]);
+}
+
+void KernelEmitter::decideStreams() {
+  streams.assign(kernelOp.getNumResults(), Value());
+  size_t inputs = kernelOp.getInputs().size();
+  for (int64_t result : schedule.streams) {
+    auto type = cast<graph::TensorType>(kernelOp.getResult(result).getType());
+    SymExpr bytes = type.getNumElements() * SymExpr(dtypeSize(type.getDtype()));
+    Value &stream = streams[result];
+    stream = arith::CmpIOp::create(*b, loc, arith::CmpIPredicate::sge,
+                                   scalarOf(bytes), constant(streamBytes));
+    // What the kernel writes where it read is in the caches.
+    for (size_t input = 0; input < inputs; ++input) {
+      if (kernelOp.getInputs()[input].getType() != type)
+        continue;
+      Value apart =
+          LLVM::ICmpOp::create(*b, loc, LLVM::ICmpPredicate::ne, buffers[input],
+                               buffers[inputs + result]);
+      stream = arith::AndIOp::create(*b, loc, stream, apart);
+    }
+    anyStream =
+        anyStream ? arith::OrIOp::create(*b, loc, anyStream, stream).getResult()
+                  : stream;
+  }
+}
+
+/// Stores past the caches are in no order with others: whoever is told that
+/// this call is done must see them.
+void KernelEmitter::fenceStreams() {
+  if (!anyStream)
+    return;
+  auto branch = scf::IfOp::create(*b, loc, anyStream, /*withElseRegion=*/false);
+  OpBuilder then = branch.getThenBodyBuilder();
+  LLVM::FenceOp::create(then, loc, LLVM::AtomicOrdering::seq_cst);
 }
 
 //===----------------------------------------------------------------------===//
@@ -1147,11 +1245,18 @@ KernelEmitter::Index KernelEmitter::spaceIndex(ArrayRef<SymExpr> loopIndex) {
   return index;
 }
 
-void KernelEmitter::storeRoot(unsigned result, const Index &index) {
-  Value root = body.getTerminator()->getOperand(result);
-  auto type = cast<graph::TensorType>(kernelOp.getResult(result).getType());
-  Value value = eval(root, index);
-  store(kernelOp.getInputs().size() + result, value, offsetIn(type, index));
+/// Stores results at their positions. All are computed before the first store:
+/// a kernel may write where it reads.
+void KernelEmitter::storeRoots(ArrayRef<std::pair<unsigned, Index>> roots) {
+  SmallVector<Value> values;
+  for (const auto &[result, index] : roots)
+    values.push_back(eval(body.getTerminator()->getOperand(result), index));
+  for (auto [root, value] : llvm::zip_equal(roots, values)) {
+    auto type =
+        cast<graph::TensorType>(kernelOp.getResult(root.first).getType());
+    store(kernelOp.getInputs().size() + root.first, value,
+          offsetIn(type, root.second));
+  }
 }
 
 bool KernelEmitter::isFullResult(unsigned result) {
@@ -1184,7 +1289,7 @@ void KernelEmitter::emitRow(ArrayRef<SymExpr> rowIndex) {
   }
   Index full = spaceIndex(loopIndex);
 
-  SmallVector<std::pair<unsigned, Index>> fullRoots;
+  SmallVector<std::pair<unsigned, Index>> fullRoots, rowRoots;
   for (unsigned result = 0; result < kernelOp.getNumResults(); ++result) {
     if (hasLanes && isFullResult(result)) {
       Index index = resultIndex(result, full);
@@ -1192,8 +1297,9 @@ void KernelEmitter::emitRow(ArrayRef<SymExpr> rowIndex) {
       prefetch(body.getTerminator()->getOperand(result), index);
       continue;
     }
-    storeRoot(result, resultIndex(result, full));
+    rowRoots.emplace_back(result, resultIndex(result, full));
   }
+  storeRoots(rowRoots);
   if (fullRoots.empty())
     return;
 
@@ -1212,8 +1318,7 @@ void KernelEmitter::emitRow(ArrayRef<SymExpr> rowIndex) {
     laneLoop(
         "v", constant(0), extent, schedule.loops[loop].asInteger(), {},
         [&](ValueRange) {
-          for (auto &[result, index] : fullRoots)
-            storeRoot(result, index);
+          storeRoots(fullRoots);
           return SmallVector<Value>();
         },
         nullptr);
@@ -1241,8 +1346,7 @@ void KernelEmitter::emitColumns(ArrayRef<SymExpr> rowIndex, Value begin,
     for (auto &[result, index] : fullRoots)
       prefetch(body.getTerminator()->getOperand(result), index);
     if (loop == schedule.loops.size()) {
-      for (auto &[result, index] : fullRoots)
-        storeRoot(result, index);
+      storeRoots(fullRoots);
       return;
     }
     scalarLoop(loopIndex[loop].name(), constant(0),
@@ -1260,8 +1364,7 @@ void KernelEmitter::emitColumns(ArrayRef<SymExpr> rowIndex, Value begin,
   laneLoop(
       "v", begin, end, extent, {},
       [&](ValueRange) {
-        for (auto &[result, index] : rowRoots)
-          storeRoot(result, index);
+        storeRoots(rowRoots);
         if (!fullRoots.empty())
           nest(lanes + 1);
         return SmallVector<Value>();
@@ -1291,6 +1394,7 @@ LogicalResult KernelEmitter::emit(OpBuilder &builder, StringRef name,
   }
   scratch = entry.scratch;
   status = entry.status;
+  decideStreams();
 
   // The rows' loops are bound: what is inside them.
   auto emitInside = [&](ArrayRef<SymExpr> rowIndex) {
@@ -1306,20 +1410,19 @@ LogicalResult KernelEmitter::emit(OpBuilder &builder, StringRef name,
     ranges["v"] = schedule.loops[0];
     SmallVector<SymExpr> loopIndex{SymExpr::symbol("v")};
     Index full = spaceIndex(loopIndex);
-    SmallVector<Index> indices;
+    SmallVector<std::pair<unsigned, Index>> roots;
     for (unsigned result = 0; result < kernelOp.getNumResults(); ++result) {
-      indices.push_back(resultIndex(result, full));
-      prefetch(body.getTerminator()->getOperand(result), indices.back());
+      roots.emplace_back(result, resultIndex(result, full));
+      prefetch(body.getTerminator()->getOperand(result), roots.back().second);
     }
-    auto storeRoots = [&](ValueRange) {
-      for (auto [result, index] : llvm::enumerate(indices))
-        storeRoot(result, index);
+    auto storeAll = [&](ValueRange) {
+      storeRoots(roots);
       return SmallVector<Value>();
     };
     if (schedule.lanes == 1)
-      scalarLoop("v", entry.begin, entry.end, entry.step, {}, storeRoots);
+      scalarLoop("v", entry.begin, entry.end, entry.step, {}, storeAll);
     else
-      laneLoop("v", entry.begin, entry.end, std::nullopt, {}, storeRoots,
+      laneLoop("v", entry.begin, entry.end, std::nullopt, {}, storeAll,
                nullptr);
   } else if (schedule.trial) {
     SmallVector<SymExpr> open;
@@ -1342,6 +1445,7 @@ LogicalResult KernelEmitter::emit(OpBuilder &builder, StringRef name,
     });
   }
 
+  fenceStreams();
   shell.close(builder, loc, entry);
   if (failed) {
     entry.function->erase();

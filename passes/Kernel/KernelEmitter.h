@@ -48,6 +48,8 @@ struct Schedule {
   /// Elements a vector iteration handles, and those of the remainder loop. With
   /// one lane there are no vectors, masks or remainder loops.
   int64_t lanes = 1, tailLanes = 1;
+  /// Results that are stored past the caches once they reach `streamBytes`.
+  llvm::SmallVector<int64_t> streams;
   /// Emit for the sake of the observations only: the row loops' variables are
   /// left open.
   bool trial = false;
@@ -55,6 +57,10 @@ struct Schedule {
   /// Reads what the schedule pass decided.
   static Schedule fromDecisions(graph::KernelOp kernel);
 };
+
+/// A result of so many bytes is out of the caches before anybody reads it; a
+/// store past them saves reading the lines that it overwrites.
+inline constexpr int64_t streamBytes = int64_t(8) << 20;
 
 /// On a `linalg.generic`: a dear value that several passes over a row need is
 /// kept in scratch memory.
@@ -164,7 +170,7 @@ private:
                                             llvm::ArrayRef<mlir::Value> initial,
                                             LaneBody body);
 
-  void storeRoot(unsigned result, const Index &index);
+  void storeRoots(llvm::ArrayRef<std::pair<unsigned, Index>> roots);
   void emitRow(llvm::ArrayRef<SymExpr> rowIndex);
   void emitColumns(llvm::ArrayRef<SymExpr> rowIndex, mlir::Value begin,
                    mlir::Value end);
@@ -176,8 +182,14 @@ private:
   mlir::Value load(unsigned buffer, mlir::Type element, const SymExpr &offset);
   void store(unsigned buffer, mlir::Value value, const SymExpr &offset);
   mlir::Value loadAt(mlir::Value base, mlir::Type element,
-                     const SymExpr &offset);
-  void storeAt(mlir::Value base, mlir::Value value, const SymExpr &offset);
+                     const SymExpr &offset,
+                     std::optional<unsigned> buffer = std::nullopt);
+  void storeAt(mlir::Value base, mlir::Value value, const SymExpr &offset,
+               mlir::Value stream = {});
+  void decideStreams();
+  void fenceStreams();
+  void fetchNextRow(unsigned buffer, mlir::Value pointer, mlir::Type type,
+                    const SymExpr &offset);
 
   mlir::Value scalarOf(const SymExpr &expr);
   mlir::Value vectorOf(const SymExpr &expr);
@@ -219,6 +231,12 @@ private:
   llvm::StringMap<mlir::Value> vectorSymbols;
   llvm::StringSet<> rowSymbols; // the position of the row
   llvm::SmallVector<mlir::Value> buffers;
+  /// For each result whether it is stored past the caches; null: never.
+  llvm::SmallVector<mlir::Value> streams;
+  mlir::Value anyStream;
+  /// By buffer and position, the lane loop that reads it from memory, or -1
+  /// once a later one fetches the next row's.
+  llvm::StringMap<int64_t> readers;
   mlir::Value scratch, status;
   int64_t nextSymbol = 0;
 

@@ -121,9 +121,12 @@ private:
         lower::LoweringTable::get().lookup(call.getCallee());
     if (!lowering)
       return {};
-    // An update in place writes less than a kernel that makes all anew.
+    // An update in place writes less than a kernel that makes all anew, unless
+    // all is written.
+    bool isUpdate =
+        call->hasAttr("intarsia.reuse") && call.getCallee() != "aten::copy";
     if (!call.isPure() || !hasKernelTypes(call, targets) || call->use_empty() ||
-        call->hasAttr("intarsia.reuse")) {
+        isUpdate) {
       ++numDeclined;
       return {};
     }

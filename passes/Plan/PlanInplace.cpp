@@ -196,20 +196,30 @@ private:
   }
 
   /// The kernel's loads of the argument must come before its stores: element by
-  /// element, at the same place. Two of the user's arguments may be one tensor.
+  /// element, at the same place, where one loop stores all results. Two of the
+  /// user's arguments may be one tensor unless the importer knows better; then
+  /// what the kernel stores first is another result's operand.
   bool mayWrite(graph::KernelOp kernel, BlockArgument argument) {
+    bool distinct = function->hasAttr("intarsia.distinct_arguments");
+    auto sizesOf = [](Value value) {
+      return cast<graph::TensorType>(value.getType()).getSizes();
+    };
     for (auto [index, input] : llvm::enumerate(kernel.getInputs())) {
       bool same = storage.mayShare(input, argument);
-      bool maybe = llvm::any_of(storage.roots(input), [&](Value root) {
-        auto other = dyn_cast<BlockArgument>(root);
-        return other && isUsers(other) && isUsers(argument);
-      });
+      bool maybe = !distinct && isUsers(argument) &&
+                   llvm::any_of(storage.roots(input), [&](Value root) {
+                     auto other = dyn_cast<BlockArgument>(root);
+                     return other && isUsers(other);
+                   });
       if (!same && !maybe)
         continue;
-      if (kernel->getNumResults() != 1 ||
+      if ((maybe && kernel->getNumResults() != 1) ||
           input.getType() != argument.getType() ||
           (same && !storage.isCurrentValue(input, argument)) ||
-          !isReadInPlace(kernel.getInputArguments()[index]))
+          !isReadInPlace(kernel.getInputArguments()[index]) ||
+          llvm::any_of(kernel->getResults(), [&](Value result) {
+            return sizesOf(result) != sizesOf(argument);
+          }))
         return false;
     }
     return true;

@@ -193,6 +193,7 @@ def read_graph(
             "ranges": program.ranges(),
             "guards": [],
             "functional": True,
+            "distinctArguments": True,
             "inSpec": "",
             "outSpec": "",
             "torchVersion": torch.__version__,

@@ -50,6 +50,15 @@ func.func @joined(%x: !mat) -> !mat {
   return %2 : !mat
 }
 
+// CHECK-LABEL: func.func @large
+// CHECK: symbol = "k5_native_layer_norm"
+!large = !intarsia.tensor<[4096, 1024]xf32>
+!per_row = !intarsia.tensor<[4096, 1]xf32>
+func.func @large(%x: !large) -> (!large, !per_row, !per_row) {
+  %0:3 = intarsia.call "aten::native_layer_norm"(input = %x, normalized_shape = [1024], weight = none, bias = none, eps = 1.000000e-05 : f64) : (!large) -> (!large, !per_row, !per_row)
+  return %0#0, %0#1, %0#2 : !large, !per_row, !per_row
+}
+
 // CHECK: module @kernels
 
 // Whole vectors, then masked ones.
@@ -113,3 +122,20 @@ func.func @joined(%x: !mat) -> !mat {
 // CHECK: llvm.store
 // CHECK-NOT: iter_args
 // CHECK: return
+
+// Where the result is not where the input is and begins a line of memory, it is
+// stored past the caches, and the next row is fetched while this one is at hand.
+// Nobody may be told that the kernel is done before all is stored.
+// CHECK-LABEL: func.func @k5_native_layer_norm
+// CHECK: %[[APART:.+]] = llvm.icmp "ne"
+// CHECK: %[[STREAM:.+]] = arith.andi %{{.+}}, %[[APART]]
+// CHECK: scf.if %[[STREAM]]
+// CHECK: llvm.intr.prefetch
+// CHECK: %[[ALIGNED:.+]] = arith.cmpi eq
+// CHECK: %[[NOW:.+]] = arith.andi %[[STREAM]], %[[ALIGNED]]
+// CHECK: scf.if %[[NOW]]
+// CHECK: llvm.store {{.*}} {alignment = 64 : i64, nontemporal}
+// CHECK: } else {
+// CHECK: llvm.store
+// CHECK: scf.if %[[STREAM]]
+// CHECK-NEXT: llvm.fence seq_cst

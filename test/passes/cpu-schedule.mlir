@@ -75,3 +75,19 @@ func.func @scalar(%x: !intarsia.tensor<[]xf32>) -> !intarsia.tensor<[]xf32> {
   %0 = intarsia.call "aten::neg"(self = %x) : (!intarsia.tensor<[]xf32>) -> !intarsia.tensor<[]xf32>
   return %0 : !intarsia.tensor<[]xf32>
 }
+
+// What may be too large for the caches is stored past them; what is known to be
+// small is not.
+// CHECK-LABEL: func.func @large
+// CHECK: streams = array<i64: 0>
+func.func @large(%x: !intarsia.tensor<[2048, 1024]xf32>) -> !intarsia.tensor<[2048, 1024]xf32> {
+  %0 = intarsia.call "aten::neg"(self = %x) : (!intarsia.tensor<[2048, 1024]xf32>) -> !intarsia.tensor<[2048, 1024]xf32>
+  return %0 : !intarsia.tensor<[2048, 1024]xf32>
+}
+
+// CHECK-LABEL: func.func @not_large
+// CHECK-NOT: streams
+func.func @not_large(%x: !intarsia.tensor<[2047, 1024]xf32>) -> !intarsia.tensor<[2047, 1024]xf32> {
+  %0 = intarsia.call "aten::neg"(self = %x) : (!intarsia.tensor<[2047, 1024]xf32>) -> !intarsia.tensor<[2047, 1024]xf32>
+  return %0 : !intarsia.tensor<[2047, 1024]xf32>
+}

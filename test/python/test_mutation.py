@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operators as ops
+import pytest
 import torch
 from conftest import assert_same
+from test_cache_bytes import allocated
 
 
 def test_cache_with_slots(check):
@@ -150,3 +152,23 @@ def test_version_counters(compile_with):
     f(x)
     compile_with(f)(y)
     assert y._version > 0 and x._version > 0
+
+
+def moments(weight, gradient, mean, square, rate):
+    mean.mul_(0.9).add_(gradient, alpha=0.1)
+    square.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
+    weight.addcdiv_(mean, square.sqrt().add_(1e-8), value=-1.0).mul_(rate)
+
+
+@pytest.mark.parametrize("shape", [(7, 33), ()], ids=str)
+def test_several_inputs_are_written_by_one_kernel(check, shape):
+    inputs = [torch.rand(shape) for _ in range(4)]
+    check(moments, (*inputs, torch.tensor(0.5)))
+
+
+def test_memory_of_a_step_in_place():
+    # The kernels store where their inputs are: nothing as large as those is made.
+    compiled = torch.compile(moments, backend="intarsia", fullgraph=True)
+    inputs = [torch.rand(256, 1024) for _ in range(4)] + [torch.rand(1024)]
+    compiled(*inputs)
+    assert allocated(lambda: compiled(*inputs)) < 256 * 1024 * 4

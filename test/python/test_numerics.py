@@ -261,6 +261,34 @@ def test_promotion_with_no_dimensions(check):
     )
 
 
+# --- Results that are too large for the caches -------------------------------------------
+
+
+def large(x: torch.Tensor, w: torch.Tensor) -> list[torch.Tensor]:
+    # Past 8 MiB in at least one dtype each; rows begin anywhere in a line of memory.
+    y = x * w - 1
+    normalised = torch.nn.functional.layer_norm(x, x.shape[1:], w, w)
+    return [y, y > 0, normalised, x.t() + 1, x[:, 1:] * 2, y.to(torch.float64), x.softmax(1)]
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("columns", [1024, 1027])
+def test_large_results(check, columns, dynamic):
+    check(
+        large, (torch.randn(8300 * 1024 // columns, columns), torch.rand(columns)), dynamic=dynamic
+    )
+
+
+def test_large_writes_in_place(check):
+    def function(base, w):
+        part = base[3:].view(-1, 1024)
+        part.mul_(w).add_(1)
+        base[:3] = part[0, :3]
+        return part.sum()
+
+    check(function, (torch.randn(2100 * 1024 + 3), torch.rand(1024)))
+
+
 # --- Overlapping memory -----------------------------------------------------------------
 
 
