@@ -46,6 +46,7 @@ config.substitutions.append(
 config.substitutions.append(("%python", config.python_executable))
 config.substitutions.append(("%source_dir", config.intarsia_source_dir))
 config.substitutions.append(("%build_dir", config.intarsia_build_dir))
+config.substitutions.append(("%torch_lib", config.torch_library_dir))
 
 
 def has_cuda() -> bool:

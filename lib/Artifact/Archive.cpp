@@ -337,6 +337,21 @@ std::string Archive::read(std::string_view name) const {
   return contents;
 }
 
+std::string Archive::digest(std::string_view except) const {
+  uint64_t total = 0;
+  uint32_t crc = 0;
+  for (const Record &record : entries) {
+    if (record.name.starts_with(except))
+      continue;
+    std::string line = record.name + " " + std::to_string(record.size) + " " +
+                       std::to_string(record.crc) + "\n";
+    crc = crc32(crc, reinterpret_cast<const Bytef *>(line.data()),
+                uInt(line.size()));
+    total += record.size;
+  }
+  return std::to_string(total) + "-" + std::to_string(crc);
+}
+
 void Archive::verify(const Record &record) const {
   if (record.deflated)
     read(record.name);

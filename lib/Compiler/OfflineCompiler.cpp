@@ -20,6 +20,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SHA256.h"
 #include "llvm/Support/raw_ostream.h"
@@ -59,40 +60,86 @@ static importer::Program readProgram(const std::string &path) {
   return std::move(*program);
 }
 
-static plan::Metadata metadataOf(const CompiledProgram &compiled,
-                                 const importer::Program &program) {
-  plan::Metadata metadata;
-  metadata.intarsiaVersion = version();
-  metadata.torchVersion = program.torchVersion;
-  metadata.operators = compiled.plan.operators;
-  plan::Metadata::Target target;
-  target.name = "cpu";
-  target.cpu = compiled.cpu;
-  target.features = compiled.cpuFeatures;
-  if (!compiled.sharedObject.empty()) {
-    llvm::SHA256 hash;
-    hash.update(compiled.sharedObject);
-    target.kernelsHash = llvm::toHex(hash.final(), /*LowerCase=*/true);
-  }
-  metadata.targets.push_back(std::move(target));
-  return metadata;
+static std::string digestOf(llvm::StringRef content) {
+  llvm::SHA256 hash;
+  hash.update(content);
+  return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
 
-static void writeArtifact(const OfflineOptions &options,
-                          const CompiledProgram &compiled,
-                          const plan::Metadata &metadata) {
+namespace {
+/// The artifact in the making.
+struct Artifact {
+  plan::Metadata metadata;
+  std::vector<CompiledProgram> targets; // parallel to the metadata's
+  std::vector<std::string> libraries;   // likewise, what is in them
+};
+} // namespace
+
+static void addTarget(Artifact &artifact, const std::string &cpu,
+                      CompiledProgram compiled) {
+  plan::Metadata::Target target;
+  target.name = "cpu";
+  // What "native" was may have a name that says little of its features.
+  target.cpu = cpu == "native" ? "native (" + compiled.cpu + ")" : cpu;
+  target.folder = artifact.targets.empty() ? "cpu" : "cpu-" + cpu;
+  target.features = compiled.cpuFeatures;
+  if (!compiled.sharedObject.empty())
+    target.kernelsHash = digestOf(compiled.sharedObject);
+  for (const plan::Metadata::Target &other : artifact.metadata.targets)
+    if (other.cpu == target.cpu)
+      throw OfflineError{OfflineStatus::Usage, "--cpu names " + cpu + " twice"};
+  if (artifact.targets.empty())
+    artifact.metadata.operators = compiled.plan.operators;
+  artifact.metadata.targets.push_back(std::move(target));
+  artifact.targets.push_back(std::move(compiled));
+}
+
+static void bundleLibraries(const OfflineOptions &options, Artifact &artifact) {
+  for (const std::string &path : options.operatorLibraries) {
+    auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
+                                              /*RequiresNullTerminator=*/false);
+    if (!buffer)
+      throw OfflineError{OfflineStatus::LibraryError,
+                         "cannot read operator library '" + path +
+                             "': " + buffer.getError().message()};
+    plan::Metadata::Library library;
+    library.name = llvm::sys::path::filename(path).str();
+    library.hash = digestOf((*buffer)->getBuffer());
+    for (const plan::Metadata::Library &other : artifact.metadata.libraries)
+      if (other.name == library.name)
+        throw OfflineError{OfflineStatus::Usage,
+                           "two operator libraries are called " + library.name +
+                               "; bundled ones need names of their own"};
+    artifact.metadata.libraries.push_back(std::move(library));
+    artifact.libraries.push_back((*buffer)->getBuffer().str());
+  }
+}
+
+static void writeArtifact(const OfflineOptions &options, Artifact &artifact) {
   artifact::Archive input(options.input);
   try {
+    if (options.codeOnly) {
+      artifact.metadata.program = llvm::sys::path::filename(options.input);
+      artifact.metadata.programDigest = input.digest(ourFolder);
+    }
     artifact::ArchiveWriter output(options.output,
                                    llvm::sys::path::stem(options.output).str());
-    for (const artifact::Record &record : input.records())
-      if (!llvm::StringRef(record.name).starts_with(ourFolder))
-        output.copy(input, record);
-    const std::string folder = (ourFolder + "cpu/").str();
-    output.add(folder + "plan.json", plan::toJson(compiled.plan));
-    if (!compiled.sharedObject.empty())
-      output.add(folder + "kernels.so", compiled.sharedObject);
-    output.add((ourFolder + "metadata.json").str(), plan::toJson(metadata));
+    if (!options.codeOnly)
+      for (const artifact::Record &record : input.records())
+        if (!llvm::StringRef(record.name).starts_with(ourFolder))
+          output.copy(input, record);
+    for (auto [target, compiled] :
+         llvm::zip_equal(artifact.metadata.targets, artifact.targets)) {
+      const std::string folder = (ourFolder + target.folder + "/").str();
+      output.add(folder + "plan.json", plan::toJson(compiled.plan));
+      if (!compiled.sharedObject.empty())
+        output.add(folder + "kernels.so", compiled.sharedObject);
+    }
+    for (auto [library, content] :
+         llvm::zip_equal(artifact.metadata.libraries, artifact.libraries))
+      output.add((ourFolder + "libraries/" + library.name).str(), content);
+    output.add((ourFolder + "metadata.json").str(),
+               plan::toJson(artifact.metadata));
     output.finish();
   } catch (const artifact::ArchiveError &error) {
     throw OfflineError{error.path() == input.path()
@@ -135,6 +182,17 @@ static void compileOrThrow(const OfflineOptions &options, std::ostream &out) {
     throw OfflineError{OfflineStatus::Usage,
                        "--target cuda has no stage '" +
                            std::string(stageName(*options.emit)) + "'"};
+  if (options.emit && options.cpus.size() > 1)
+    throw OfflineError{OfflineStatus::Usage, "--emit takes one --cpu"};
+  if (options.bundleLibraries && options.operatorLibraries.empty())
+    throw OfflineError{OfflineStatus::Usage,
+                       "--bundle-op-libraries needs an --op-library"};
+  if (options.codeOnly && !options.output.empty() &&
+      llvm::sys::path::parent_path(options.output) !=
+          llvm::sys::path::parent_path(options.input))
+    throw OfflineError{OfflineStatus::Usage,
+                       "--code-only leaves the weights in " + options.input +
+                           ": -o must name a file in the same folder"};
   importer::Program program = readProgram(options.input);
   loadLibraries(options);
 
@@ -144,26 +202,44 @@ static void compileOrThrow(const OfflineOptions &options, std::ostream &out) {
     compileOptions.observedStage = options.emit;
     compileOptions.observer = [&](const std::string &text) { emitted = text; };
   }
-  CompiledProgram compiled;
-  try {
-    compiled = compile(program, compileOptions, torchSchemas());
-  } catch (const CompileError &error) {
-    throw OfflineError{OfflineStatus::CompileError,
-                       options.input + ": " + error.what()};
+  std::vector<std::string> cpus = options.cpus;
+  if (cpus.empty())
+    cpus = {compileOptions.cpu};
+  Artifact artifact;
+  artifact.metadata.intarsiaVersion = version();
+  artifact.metadata.torchVersion = program.torchVersion;
+  for (const std::string &cpu : cpus) {
+    compileOptions.cpu = cpu;
+    CompiledProgram compiled;
+    try {
+      compiled = compile(program, compileOptions, torchSchemas());
+    } catch (const CompileError &error) {
+      throw OfflineError{OfflineStatus::CompileError,
+                         options.input + ": " + error.what()};
+    }
+    if (!options.output.empty() && compiled.memoryKernels &&
+        compiled.sharedObject.empty())
+      throw OfflineError{OfflineStatus::CompileError,
+                         "the kernels could not be linked to a shared object"};
+    addTarget(artifact, cpu, std::move(compiled));
   }
   bool emitsFile = options.emit == Stage::PTX && !options.output.empty();
   if (emitsFile) {
     writeText(options.output, emitted);
     emitted.clear();
   } else if (!options.output.empty() && !forCUDA) {
-    if (compiled.memoryKernels && compiled.sharedObject.empty())
-      throw OfflineError{OfflineStatus::CompileError,
-                         "the kernels could not be linked to a shared object"};
-    writeArtifact(options, compiled, metadataOf(compiled, program));
+    if (options.bundleLibraries)
+      bundleLibraries(options, artifact);
+    writeArtifact(options, artifact);
   }
 
   out << emitted;
-  if (options.printTiming) {
+  for (auto [target, compiled] :
+       llvm::zip_equal(artifact.metadata.targets, artifact.targets)) {
+    if (!options.printTiming)
+      break;
+    if (cpus.size() > 1)
+      out << target.cpu << "\n";
     double total = 0;
     auto line = [&](const std::string &stage, double seconds) {
       char text[64];
@@ -177,10 +253,16 @@ static void compileOrThrow(const OfflineOptions &options, std::ostream &out) {
     }
     line("total", total);
   }
-  if (!options.emit && !options.output.empty())
+  if (!options.emit && !options.output.empty()) {
+    const CompiledProgram &compiled = artifact.targets.front();
     out << options.output << ": " << compiled.callCount << " calls, "
         << compiled.kernelCount << " kernel launches, "
-        << compiled.plan.kernels.size() << " kernels\n";
+        << compiled.plan.kernels.size() << " kernels";
+    if (cpus.size() > 1)
+      for (auto [index, target] : llvm::enumerate(artifact.metadata.targets))
+        out << (index ? ", " : ", for ") << target.cpu;
+    out << "\n";
+  }
 }
 
 OfflineStatus compileOffline(const OfflineOptions &options, std::ostream &out,

@@ -747,11 +747,17 @@ std::string plan::toJson(const Metadata &metadata) {
   for (const Metadata::Target &target : metadata.targets) {
     Json entry = Json::object();
     entry["name"] = target.name;
+    entry["folder"] = target.folder;
     put(entry, "cpu", target.cpu);
     put(entry, "features", target.features);
     put(entry, "kernelsHash", target.kernelsHash);
     json["targets"].push_back(std::move(entry));
   }
+  for (const Metadata::Library &library : metadata.libraries)
+    json["libraries"].push_back(
+        {{"name", library.name}, {"hash", library.hash}});
+  put(json, "program", metadata.program);
+  put(json, "programDigest", metadata.programDigest);
   json["operators"] = Json::array();
   for (const Operator &op : metadata.operators)
     json["operators"].push_back(write(op));
@@ -768,12 +774,18 @@ Metadata plan::metadataFromJson(const std::string &text) {
   readEach(node, "targets", metadata.targets, [](const Node &n) {
     Metadata::Target target;
     target.name = n["name"].text();
+    target.folder = n["folder"].text();
     read(n, "cpu", target.cpu);
     readEach(n, "features", target.features,
              [](const Node &feature) { return feature.text(); });
     read(n, "kernelsHash", target.kernelsHash);
     return target;
   });
+  readEach(node, "libraries", metadata.libraries, [](const Node &n) {
+    return Metadata::Library{n["name"].text(), n["hash"].text()};
+  });
+  read(node, "program", metadata.program);
+  read(node, "programDigest", metadata.programDigest);
   readEach(node, "operators", metadata.operators, readOperator);
   return metadata;
 }

@@ -18,8 +18,10 @@
 #include "intarsia/Plan/Metadata.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <set>
 #include <sstream>
 
@@ -141,11 +143,26 @@ Tensor Tensor::contiguousOnCpu() const {
 // Model
 //===----------------------------------------------------------------------===//
 
-struct Model::Impl {
+/// What the instances of one loaded artifact have in common.
+struct Model::Shared {
+  std::string path;
   std::unique_ptr<Archive> archive;
-  KernelFile kernels; // outlives the program, which has it mapped
-  /// Record name -> a tensor on the whole record.
+  /// Of a sidecar: the archive that has the weights; else null.
+  std::unique_ptr<Archive> weightArchive;
+  KernelFile kernels; // outlives the programs, which have it mapped
+  plan::Plan plan;
+  Program::Options options;
+  std::mutex mutex;
+  /// Record name -> a tensor on the whole record, which no program writes.
+  /// Guarded by `mutex`.
   std::map<std::string, Tensor> records;
+
+  std::unique_ptr<Program>
+  instantiate(const std::map<std::string, Tensor> &replaced);
+};
+
+struct Model::Impl {
+  std::shared_ptr<Shared> shared;
   std::unique_ptr<Program> program;
 };
 
@@ -206,41 +223,59 @@ bool matters(const std::string &feature) {
   return false;
 }
 
-void checkMachine(const plan::Metadata::Target &target,
-                  const std::string &path) {
-  std::set<std::string> have = machineFeatures();
-  if (have.empty())
-    return; // unknown machine: the kernels themselves are the test
+/// The features that a target needs and this machine lacks, "" when none; a
+/// machine that lists nothing is trusted.
+std::string missingFeatures(const plan::Metadata::Target &target) {
+  static const std::set<std::string> have = machineFeatures();
   std::string missing;
+  if (target.name != "cpu" || have.empty())
+    return missing;
   for (const std::string &feature : target.features) {
     std::string name = feature[0] == '+' ? feature.substr(1) : feature;
     if (feature[0] != '-' && matters(name) && !have.count(kernelName(name)))
       missing += (missing.empty() ? "" : ", ") + name;
   }
-  if (!missing.empty())
-    throw Error(
-        ErrorKind::Load,
-        "'" + path + "' was compiled for a processor with " + missing +
-            ", which this machine does not have" +
-            (target.cpu.empty() ? "" : " (compiled for " + target.cpu + ")") +
-            ". Compile it for this machine, or with a lower --cpu.");
+  return missing;
 }
 
 const plan::Metadata::Target &chooseTarget(const plan::Metadata &metadata,
                                            const std::string &wanted,
                                            const std::string &path) {
-  std::string names;
+  std::string kind = wanted.empty() ? "cpu" : wanted;
+  std::string names, unfit;
+  const plan::Metadata::Target *best = nullptr;
+  bool isOnly = wanted.empty() && metadata.targets.size() == 1;
   for (const auto &target : metadata.targets) {
-    if (target.name == wanted ||
-        (wanted.empty() &&
-         (metadata.targets.size() == 1 || target.name == "cpu")))
-      return target;
     names += (names.empty() ? "" : ", ") + target.name;
+    if (target.name != kind && !isOnly)
+      continue;
+    std::string missing = missingFeatures(target);
+    if (!missing.empty())
+      unfit += "\n  " + (target.cpu.empty() ? target.name : target.cpu) +
+               " needs " + missing;
+    else if (!best || target.features.size() > best->features.size())
+      best = &target;
   }
+  if (best)
+    return *best;
+  if (!unfit.empty())
+    throw Error(ErrorKind::Load,
+                "'" + path +
+                    "' was not compiled for this machine, which lacks what the "
+                    "processors in it have:" +
+                    unfit +
+                    "\nCompile it for this machine, or with a lower --cpu "
+                    "beside the others.");
   throw Error(ErrorKind::Load,
-              "'" + path + "' is not compiled for target '" +
-                  (wanted.empty() ? "cpu" : wanted) +
+              "'" + path + "' is not compiled for target '" + kind +
                   "'; it has: " + (names.empty() ? "none" : names));
+}
+
+bool areRegistered(const std::vector<plan::Operator> &operators) {
+  return std::all_of(
+      operators.begin(), operators.end(), [](const plan::Operator &op) {
+        return torchApi().operatorSchema(op.name.c_str()) != nullptr;
+      });
 }
 
 /// One error for all operators that are missing.
@@ -279,8 +314,11 @@ class WeightReader {
 public:
   WeightReader(const Archive &archive, const plan::Plan &plan,
                std::map<std::string, Tensor> &records)
-      : archive(archive), plan(plan), exprs(plan.functions[0].exprs),
-        records(records) {}
+      : archive(archive), exprs(plan.functions[0].exprs), records(records) {
+    for (const plan::Weight &weight : plan.weights)
+      if (weight.mutated)
+        written.insert(weight.record);
+  }
 
   Value read(const plan::Weight &weight) {
     std::vector<int64_t> sizes = constants(weight, weight.spec.sizes);
@@ -321,7 +359,45 @@ public:
     return Value::of(tensor);
   }
 
+  /// A user's tensor for the weight: itself, or a copy with the strides that
+  /// the program was compiled for.
+  Value checked(const plan::Weight &weight, const Tensor &given) {
+    std::vector<int64_t> sizes = constants(weight, weight.spec.sizes);
+    std::vector<int64_t> strides = constants(weight, weight.spec.strides);
+    if (!given || given.dtype() != weight.spec.dtype ||
+        given.sizes() != sizes || given.device() != weight.spec.device)
+      throw Error(ErrorKind::Guard,
+                  "weight '" + weight.name + "' is a tensor of " +
+                      std::string(dtypeTorchName(weight.spec.dtype)) + " " +
+                      shapeText(sizes) + " on " + weight.spec.device +
+                      (given ? ", not of " +
+                                   std::string(dtypeTorchName(given.dtype())) +
+                                   " " + shapeText(given.sizes()) + " on " +
+                                   given.device()
+                             : ", not an empty Tensor"));
+    if (given.strides() == strides)
+      return retain(Value::of(given.get()));
+    int8_t type, index;
+    TensorImpl *copy = nullptr;
+    if (torchApi().parseDevice(weight.spec.device.c_str(), &type, &index) ||
+        torchApi().emptyStrided(int16_t(weight.spec.dtype), type, index,
+                                int64_t(sizes.size()), sizes.data(),
+                                strides.data(), &copy))
+      failed();
+    Tensor owned(copy);
+    if (torchApi().copy(copy, given.get()))
+      failed();
+    return Value::of(owned.take());
+  }
+
 private:
+  static std::string shapeText(const std::vector<int64_t> &sizes) {
+    std::string text;
+    for (int64_t size : sizes)
+      text += (text.empty() ? "" : ", ") + std::to_string(size);
+    return "[" + text + "]";
+  }
+
   [[noreturn]] void fail(const plan::Weight &weight, const std::string &what) {
     throw Error(ErrorKind::Load, "'" + archive.path() + "': weight '" +
                                      weight.name + "' " + what);
@@ -341,7 +417,23 @@ private:
     return values;
   }
 
+  /// The tensor on a weight's record: this instance's own copy where the
+  /// program writes a weight that lies in it, so that weights that share memory
+  /// still do.
   const Tensor &record(const plan::Weight &weight) {
+    if (!written.count(weight.record))
+      return mapped(weight);
+    Tensor &copy = copies[weight.record];
+    if (!copy) {
+      TensorImpl *tensor = nullptr;
+      if (torchApi().clonePreservingStrides(mapped(weight).get(), &tensor))
+        failed();
+      copy = Tensor(tensor);
+    }
+    return copy;
+  }
+
+  const Tensor &mapped(const plan::Weight &weight) {
     auto it = records.find(weight.record);
     if (it != records.end())
       return it->second;
@@ -374,82 +466,35 @@ private:
   }
 
   const Archive &archive;
-  const plan::Plan &plan;
   const std::vector<SymExpr> &exprs;
   std::map<std::string, Tensor> &records;
+  std::set<std::string> written; // records that the program writes
+  std::map<std::string, Tensor> copies;
 };
 
 } // namespace
 
-std::unique_ptr<Model> Model::load(const std::string &path,
-                                   const Options &options) {
-  std::unique_ptr<Model> model(new Model());
-  Impl &impl = *model->impl;
+/// The libraries that the artifact brings along, until no operator is missing:
+/// a process that has the operators would register them twice.
+static void loadBundled(const Archive &archive, const plan::Metadata &metadata,
+                        const std::vector<plan::Operator> &operators,
+                        const std::string &cacheDirectory) {
+  for (const plan::Metadata::Library &library : metadata.libraries) {
+    if (areRegistered(operators))
+      return;
+    KernelFile file = KernelFile::create(
+        archive.read("data/intarsia/libraries/" + library.name), library.hash,
+        cacheDirectory);
+    loadOperatorLibrary(file.path());
+    file.loaded();
+  }
+}
+
+/// What `load` reports of exceptions that are not its own.
+template <typename Function>
+static auto reporting(const std::string &path, Function function) {
   try {
-    impl.archive = std::make_unique<Archive>(path);
-    const Archive &archive = *impl.archive;
-    if (!archive.find("data/intarsia/metadata.json"))
-      throw Error(ErrorKind::Load,
-                  "'" + path +
-                      "' is not a compiled artifact: it has no record "
-                      "data/intarsia/metadata.json. Run intarsia-compile on it "
-                      "first.");
-    plan::Metadata metadata =
-        plan::metadataFromJson(archive.read("data/intarsia/metadata.json"));
-    if (metadata.format != plan::artifactFormat)
-      throw Error(
-          ErrorKind::Load,
-          "'" + path + "' has format " + std::to_string(metadata.format) +
-              (metadata.intarsiaVersion.empty()
-                   ? ""
-                   : " (Intarsia " + metadata.intarsiaVersion + ")") +
-              ", this runtime reads format " +
-              std::to_string(plan::artifactFormat) +
-              ". Compile the model again with the Intarsia that runs it.");
-    const plan::Metadata::Target &target =
-        chooseTarget(metadata, options.target, path);
-    std::string folder = "data/intarsia/" + target.name + "/";
-    plan::Plan plan = plan::fromJson(archive.read(folder + "plan.json"));
-
-    for (const std::string &library : options.operatorLibraries)
-      loadOperatorLibrary(library);
-    checkOperators(plan.operators, path);
-
-    Program::Options programOptions = options.program;
-    if (!plan.kernels.empty()) {
-      if (target.name == "cpu")
-        checkMachine(target, path);
-      impl.kernels =
-          KernelFile::create(archive.read(folder + "kernels.so"),
-                             target.kernelsHash, options.cacheDirectory);
-      programOptions.kernelLibrary = impl.kernels.path();
-    }
-    std::vector<Value> weights;
-    auto objectWeight = options.program.weight;
-    WeightReader reader(archive, plan, impl.records);
-    struct Release {
-      std::vector<Value> &values;
-      ~Release() {
-        for (Value &value : values)
-          release(value);
-      }
-    } guard{weights};
-    for (size_t i = 0; i < plan.weights.size(); ++i) {
-      if (!plan.weights[i].record.empty())
-        weights.push_back(reader.read(plan.weights[i]));
-      else if (objectWeight)
-        weights.push_back(objectWeight(i));
-      else
-        throw Error(ErrorKind::Load, "'" + path + "': weight '" +
-                                         plan.weights[i].name +
-                                         "' has no record in the archive");
-    }
-    programOptions.weight = [&weights](size_t i) {
-      return std::exchange(weights[i], Value());
-    };
-    programOptions.ownAutocast = true;
-    impl.program = Program::create(std::move(plan), std::move(programOptions));
-    impl.kernels.loaded();
+    return function();
   } catch (const ArchiveError &error) {
     throw Error(ErrorKind::Load, error.what());
   } catch (const Error &) {
@@ -457,7 +502,152 @@ std::unique_ptr<Model> Model::load(const std::string &path,
   } catch (const std::runtime_error &error) {
     throw Error(ErrorKind::Load, "'" + path + "': " + error.what());
   }
-  return model;
+}
+
+static plan::Metadata readMetadata(const Archive &archive) {
+  const std::string &path = archive.path();
+  if (!archive.find("data/intarsia/metadata.json"))
+    throw Error(ErrorKind::Load,
+                "'" + path +
+                    "' is not a compiled artifact: it has no record "
+                    "data/intarsia/metadata.json. Run intarsia-compile on it "
+                    "first.");
+  plan::Metadata metadata =
+      plan::metadataFromJson(archive.read("data/intarsia/metadata.json"));
+  if (metadata.format != plan::artifactFormat)
+    throw Error(ErrorKind::Load,
+                "'" + path + "' has format " + std::to_string(metadata.format) +
+                    (metadata.intarsiaVersion.empty()
+                         ? ""
+                         : " (Intarsia " + metadata.intarsiaVersion + ")") +
+                    ", this runtime reads format " +
+                    std::to_string(plan::artifactFormat) +
+                    ". Compile the model again with the Intarsia that runs "
+                    "it.");
+  return metadata;
+}
+
+/// The archive of a sidecar's weights.
+static std::unique_ptr<Archive> openProgram(const std::string &path,
+                                            const plan::Metadata &metadata) {
+  // A name, not a path: an artifact reads no other folder's files.
+  std::filesystem::path name = metadata.program;
+  if (name != name.filename())
+    throw Error(ErrorKind::Load, "'" + path + "' names its program '" +
+                                     metadata.program +
+                                     "', which is no file name");
+  std::string program =
+      (std::filesystem::path(path).parent_path() / name).string();
+  auto archive = std::make_unique<Archive>(program);
+  if (archive->digest("data/intarsia/") != metadata.programDigest)
+    throw Error(ErrorKind::Load,
+                "'" + path + "' is the code of another '" + program +
+                    "': that file has changed. Compile it again.");
+  return archive;
+}
+
+std::unique_ptr<Model> Model::load(const std::string &path,
+                                   const Options &options) {
+  return reporting(path, [&] {
+    auto shared = std::make_shared<Shared>();
+    shared->path = path;
+    shared->archive = std::make_unique<Archive>(path);
+    const Archive &archive = *shared->archive;
+    plan::Metadata metadata = readMetadata(archive);
+    const plan::Metadata::Target &target =
+        chooseTarget(metadata, options.target, path);
+    std::string folder = "data/intarsia/" + target.folder + "/";
+    shared->plan = plan::fromJson(archive.read(folder + "plan.json"));
+    if (!metadata.program.empty())
+      shared->weightArchive = openProgram(path, metadata);
+
+    for (const std::string &library : options.operatorLibraries)
+      loadOperatorLibrary(library);
+    loadBundled(archive, metadata, shared->plan.operators,
+                options.cacheDirectory);
+    checkOperators(shared->plan.operators, path);
+
+    shared->options = options.program;
+    shared->options.ownAutocast = true;
+    if (!shared->plan.kernels.empty()) {
+      shared->kernels =
+          KernelFile::create(archive.read(folder + "kernels.so"),
+                             target.kernelsHash, options.cacheDirectory);
+      shared->options.kernelLibrary = shared->kernels.path();
+    }
+    std::unique_ptr<Model> model(new Model());
+    model->impl->program = shared->instantiate({});
+    shared->kernels.loaded();
+    model->impl->shared = std::move(shared);
+    return model;
+  });
+}
+
+std::unique_ptr<Program>
+Model::Shared::instantiate(const std::map<std::string, Tensor> &replaced) {
+  std::vector<Value> weights;
+  struct Release {
+    std::vector<Value> &values;
+    ~Release() {
+      for (Value &value : values)
+        release(value);
+    }
+  } guard{weights};
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    WeightReader reader(weightArchive ? *weightArchive : *archive, plan,
+                        records);
+    for (size_t i = 0; i < plan.weights.size(); ++i) {
+      const plan::Weight &weight = plan.weights[i];
+      if (auto given = replaced.find(weight.name); given != replaced.end())
+        weights.push_back(reader.checked(weight, given->second));
+      else if (!weight.record.empty())
+        weights.push_back(reader.read(weight));
+      else if (options.weight)
+        weights.push_back(options.weight(i));
+      else
+        throw Error(ErrorKind::Load, "'" + path + "': weight '" + weight.name +
+                                         "' has no record in the archive");
+    }
+  }
+  Program::Options own = options;
+  own.weight = [&weights](size_t i) {
+    return std::exchange(weights[i], Value());
+  };
+  return Program::create(plan, std::move(own));
+}
+
+std::unique_ptr<Model>
+Model::instance(const std::map<std::string, Tensor> &weights) const {
+  Shared &shared = *impl->shared;
+  return reporting(shared.path, [&] {
+    for (const auto &[name, tensor] : weights)
+      weight(name); // throws for one that does not exist
+    std::unique_ptr<Model> model(new Model());
+    model->impl->program = shared.instantiate(weights);
+    model->impl->shared = impl->shared;
+    return model;
+  });
+}
+
+std::vector<std::string> Model::weightNames() const {
+  std::vector<std::string> names;
+  for (const plan::Weight &weight : impl->shared->plan.weights)
+    names.push_back(weight.name);
+  return names;
+}
+
+Tensor Model::weight(const std::string &name) const {
+  std::vector<std::string> names = weightNames();
+  auto it = std::find(names.begin(), names.end(), name);
+  std::string list;
+  for (const std::string &known : names)
+    list += (list.empty() ? "" : ", ") + known;
+  if (it == names.end())
+    throw Error(ErrorKind::Guard,
+                "the program has no weight '" + name + "'; it has: " + list);
+  Value value = retain(program().weight(size_t(it - names.begin())));
+  return Tensor(value.tensor);
 }
 
 const Program &Model::program() const { return *impl->program; }

@@ -534,10 +534,46 @@ std::unique_ptr<PyProgram> loadArtifact(const std::string &path,
   });
 }
 
+/// Another instance of a loaded artifact, with weights replaced by name.
+std::unique_ptr<PyProgram> makeInstance(const PyProgram &self,
+                                        const nb::dict &weights) {
+  std::map<std::string, runtime::Tensor> replaced;
+  for (auto [name, object] : weights) {
+    Value value;
+    fromPython(object.ptr(), value);
+    if (value.kind != Value::Kind::Tensor) {
+      runtime::release(value);
+      PyErr_Format(PyExc_TypeError, "weight %R must be a Tensor, not %s",
+                   name.ptr(), Py_TYPE(object.ptr())->tp_name);
+      throw nb::python_error();
+    }
+    replaced[nb::cast<std::string>(name)] = runtime::Tensor(value.tensor);
+  }
+  return withoutGil([&] {
+    auto result = std::make_unique<PyProgram>();
+    result->loaded = self.loaded->instance(replaced);
+    result->countSteps(result->loaded->program().plan());
+    return result;
+  });
+}
+
+nb::dict weightsOf(const PyProgram &self) {
+  nb::dict weights;
+  for (const std::string &name : self.loaded->weightNames())
+    weights[name.c_str()] =
+        toPython(Value::of(self.loaded->weight(name).take()));
+  return weights;
+}
+
 /// Compiles a file to an artifact.
 void compileFile(const std::string &input, const std::string &output,
-                 std::vector<std::string> libraries, const nb::dict &options) {
+                 std::vector<std::string> libraries, const nb::dict &options,
+                 std::vector<std::string> cpus, bool bundleLibraries,
+                 bool codeOnly) {
   OfflineOptions offline;
+  offline.cpus = std::move(cpus);
+  offline.bundleLibraries = bundleLibraries;
+  offline.codeOnly = codeOnly;
   offline.input = input;
   offline.output = output;
   offline.operatorLibraries = std::move(libraries);
@@ -640,6 +676,8 @@ NB_MODULE(_C, m) {
             return plan::print(self.program().plan());
           },
           "The plan as a readable listing.")
+      .def("instance", &makeInstance, nb::arg("weights"))
+      .def("weights", &weightsOf)
       .def_prop_ro("plan_json",
                    [](const PyProgram &self) {
                      return plan::toJson(self.program().plan());
@@ -693,7 +731,8 @@ NB_MODULE(_C, m) {
   m.def("host_description", &hostDescription,
         "The code generator's version, and the processor of this machine.");
   m.def("aot_compile", &compileFile, nb::arg("input"), nb::arg("output"),
-        nb::arg("operator_libraries"), nb::arg("options"),
+        nb::arg("operator_libraries"), nb::arg("options"), nb::arg("cpus"),
+        nb::arg("bundle_libraries"), nb::arg("code_only"),
         "Compiles an exported program's file to an artifact.");
   m.def("load", &loadArtifact, nb::arg("path"),
         nb::arg("operator_libraries") = std::vector<std::string>(),

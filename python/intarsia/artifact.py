@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 
 from intarsia import _hooks
 from intarsia._extension import extension
-from intarsia.errors import GuardError
+from intarsia.errors import GuardError, OptionError
 from intarsia.options import Options
 
 __all__ = ["LoadedProgram", "aot_compile", "export", "load"]
@@ -61,6 +61,9 @@ def aot_compile(
     output: _Path,
     *,
     op_libraries: Sequence[_Path] = (),
+    bundle_op_libraries: bool = False,
+    cpus: Sequence[str] = (),
+    code_only: bool = False,
     **options: Any,
 ) -> str:
     """Compiles an exported program to a file.
@@ -73,6 +76,14 @@ def aot_compile(
         The file to write; it appears under this name only when it is complete.
     op_libraries
         Shared libraries that register operators, loaded first.
+    bundle_op_libraries
+        Put `op_libraries` into the file, which loads them where an operator is missing.
+    cpus
+        Processors to compile for, as LLVM names them (``"x86-64-v3"``); the best that
+        the machine is gets chosen when the file is loaded. Default: the option `cpu`.
+    code_only
+        Write a small file without the weights: they stay in `program`, which must be
+        a path in the same folder.
     **options
         The fields of `intarsia.options.Options`.
 
@@ -93,14 +104,19 @@ def aot_compile(
     settings = Options.resolve(None, options)
     resolved = settings.for_graph(Path(output).name)
     libraries = [os.fspath(library) for library in op_libraries]
+    rest = (libraries, resolved, list(cpus), bundle_op_libraries, code_only)
     if isinstance(program, torch.export.ExportedProgram):
+        if code_only:
+            raise OptionError(
+                "code_only needs the path of a saved program, which keeps the weights"
+            )
         with tempfile.TemporaryDirectory(prefix="intarsia-") as folder:
             saved = os.path.join(folder, f"{Path(output).stem}.pt2")
             with _hooks.advised():
                 torch.export.save(program, saved)
-            extension().aot_compile(saved, os.fspath(output), libraries, resolved)
+            extension().aot_compile(saved, os.fspath(output), *rest)
     else:
-        extension().aot_compile(os.fspath(program), os.fspath(output), libraries, resolved)
+        extension().aot_compile(os.fspath(program), os.fspath(output), *rest)
     return os.fspath(output)
 
 
@@ -177,6 +193,29 @@ class LoadedProgram:
         if self._out_spec is None:
             return outputs
         return pytree.tree_unflatten(outputs, self._out_spec)
+
+    def instance(self, weights: Mapping[str, torch.Tensor] | None = None) -> LoadedProgram:
+        """Another program on the same file: kernels and weights are shared.
+
+        What the program writes (its buffers) starts as it is in the file.
+
+        Parameters
+        ----------
+        weights
+            Weights to replace, by their fully qualified names. A tensor's memory is
+            shared when it has the strides that the program was compiled for.
+
+        Raises
+        ------
+        GuardError
+            For a name that does not exist, or a tensor of another dtype, size or device.
+        """
+        return LoadedProgram(self._program.instance(dict(weights or {})))
+
+    @property
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Parameters, buffers and constants by their fully qualified names."""
+        return self._program.weights()
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         if self._in_spec is None:

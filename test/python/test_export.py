@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import operators as ops
 import pytest
 import torch
@@ -9,6 +11,7 @@ from conftest import assert_same
 from torch.export import Dim
 
 import intarsia
+from intarsia.errors import GuardError, LoadError, OptionError
 
 
 class Model(torch.nn.Module):
@@ -145,3 +148,52 @@ def test_unknown_option(tmp_path):
     program = torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))
     with pytest.raises(intarsia.OptionError, match="did you mean 'fuse'"):
         intarsia.aot_compile(program, tmp_path / "x.pt2", fues=False)
+
+
+def test_instances_and_weights(tmp_path):
+    module = torch.nn.BatchNorm1d(4)
+    program = torch.export.export(module, (torch.randn(3, 4),))
+    path = intarsia.aot_compile(program, tmp_path / "m.pt2", cpus=["native", "x86-64"])
+    first = intarsia.load(path)
+    x = torch.randn(5, 4)[:3]
+    assert set(first.weights) == {
+        "weight", "bias", "running_mean", "running_var", "num_batches_tracked",
+    }  # fmt: skip
+    for steps in (1, 2):
+        assert_same(first(x), module(x).detach())
+        assert first.weights["num_batches_tracked"].item() == steps
+    second = first.instance()
+    assert second.weights["num_batches_tracked"].item() == 0
+    assert second.weights["weight"].data_ptr() == first.weights["weight"].data_ptr()
+
+    weight = torch.randn(4)
+    third = second.instance({"weight": weight, "bias": torch.ones(8)[::2]})
+    y = third(x)
+    assert third.weights["weight"].data_ptr() == weight.data_ptr()
+    fresh = torch.nn.BatchNorm1d(4)
+    with torch.no_grad():
+        fresh.weight.copy_(weight)
+        fresh.bias.fill_(1)
+    assert_same(y, fresh(x).detach())
+    with pytest.raises(GuardError, match=r"no weight 'wieght'; it has: .*running_mean"):
+        first.instance({"wieght": weight})
+    with pytest.raises(GuardError, match=r"float32 \[4\] on cpu, not of float32 \[3\] on cpu"):
+        first.instance({"weight": weight[:3]})
+    with pytest.raises(TypeError, match="must be a Tensor, not float"):
+        first.instance({"weight": 1.0})
+
+
+def test_code_without_weights(tmp_path):
+    module = torch.nn.Linear(300, 300)
+    source = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(module, (torch.randn(2, 300),)), source)
+    path = intarsia.aot_compile(source, tmp_path / "code.pt2", code_only=True)
+    assert os.path.getsize(path) < 100_000 < os.path.getsize(source)
+    x = torch.randn(2, 300)
+    assert_same(intarsia.load(path)(x), module(x).detach())
+    other = torch.nn.Linear(300, 300)
+    torch.export.save(torch.export.export(other, (x,)), source)
+    with pytest.raises(LoadError, match="that file has changed"):
+        intarsia.load(path)
+    with pytest.raises(OptionError, match="needs the path of a saved program"):
+        intarsia.aot_compile(torch.export.export(module, (x,)), path, code_only=True)

@@ -37,11 +37,22 @@ static cl::opt<std::string>
              cl::desc("Round low precision where eager does (eager), or keep "
                       "f32 between implicit casts (fused)"),
              cl::cat(category));
-static cl::opt<std::string>
-    cpu("cpu", cl::init("native"), cl::value_desc("name"),
-        cl::desc("LLVM's name of the processor, such as x86-64-v3; default: "
-                 "this machine's"),
-        cl::cat(category));
+static cl::opt<bool>
+    bundle("bundle-op-libraries",
+           cl::desc("Put the operator libraries into the artifact; they are "
+                    "loaded from there where an operator is missing"),
+           cl::cat(category));
+static cl::opt<bool>
+    codeOnly("code-only",
+             cl::desc("Write a small file without the weights, which stay in "
+                      "MODEL.pt2, in the same folder"),
+             cl::cat(category));
+static cl::list<std::string>
+    cpus("cpu", cl::value_desc("name"), cl::CommaSeparated,
+         cl::desc("LLVM's name of the processor, such as x86-64-v3; default: "
+                  "this machine's. With several, the runtime takes the best "
+                  "that the machine is"),
+         cl::cat(category));
 static cl::opt<std::string>
     target("target", cl::init("cpu"), cl::value_desc("cpu|cuda"),
            cl::desc("What kernels are made for; cuda goes with --emit, because "
@@ -103,7 +114,9 @@ std::optional<OfflineOptions> tool::parseOptions(int argc, char **argv) {
   options.operatorLibraries = {libraries.begin(), libraries.end()};
   options.compile.fuse = !noFuse;
   options.compile.numerics = numerics;
-  options.compile.cpu = cpu;
+  options.cpus = {cpus.begin(), cpus.end()};
+  options.bundleLibraries = bundle;
+  options.codeOnly = codeOnly;
   options.compile.target = target;
   options.compile.arch = arch;
   options.compile.strict = strict;

@@ -80,6 +80,10 @@ public:
   /// Throws ArchiveError when the contents do not match the checksum.
   void verify(const Record &record) const;
 
+  /// Tells archives apart by the names, sizes and checksums of their records,
+  /// without those whose names begin with `except`.
+  std::string digest(std::string_view except) const;
+
 private:
   void readDirectory();
   std::string inflate(const Record &record) const;

@@ -29,6 +29,14 @@ struct OfflineOptions {
   std::string output;
   /// Shared libraries that register operators, loaded in this order.
   std::vector<std::string> operatorLibraries;
+  /// Put them into the artifact, which loads them where an operator is missing.
+  bool bundleLibraries = false;
+  /// Write a sidecar: no record of the program's, which stays beside it under
+  /// its name.
+  bool codeOnly = false;
+  /// Processors to compile for, by LLVM's names; the runtime takes the best
+  /// that the machine is. Empty: compile.cpu alone.
+  std::vector<std::string> cpus;
   CompileOptions compile;
   /// Print this stage to `out`. PTX is written to `output`, if that is given,
   /// instead of an artifact.

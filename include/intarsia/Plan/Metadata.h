@@ -23,7 +23,7 @@ namespace intarsia::plan {
 
 /// Raised with every change of the plan's or the kernels' form that an older
 /// runtime would misread.
-inline constexpr int64_t artifactFormat = 1;
+inline constexpr int64_t artifactFormat = 2;
 
 struct Metadata {
   int64_t format = artifactFormat;
@@ -31,7 +31,10 @@ struct Metadata {
   std::string torchVersion; // of the exporter
   struct Target {
     std::string name; // "cpu", "cuda"
-    std::string cpu;  // LLVM's name of the processor, for messages
+    /// The folder of its plan and kernels below data/intarsia/. There is a
+    /// target for each processor that the program was compiled for.
+    std::string folder;
+    std::string cpu; // LLVM's name of the processor, for messages
     /// Processor features that the kernels need, by LLVM's names ("avx512f").
     std::vector<std::string> features;
     /// SHA-256 or other digest of kernels.so in hexadecimal: its name in the
@@ -39,6 +42,17 @@ struct Metadata {
     std::string kernelsHash;
   };
   std::vector<Target> targets;
+  /// Operator libraries that the archive brings along: the files
+  /// data/intarsia/libraries/<name>, loaded in this order where an operator is
+  /// missing.
+  struct Library {
+    std::string name;
+    std::string hash; // SHA-256 in hexadecimal
+  };
+  std::vector<Library> libraries;
+  /// A sidecar has no weights: they are records of this archive, in the
+  /// sidecar's folder, with this digest (programDigest). "": no sidecar.
+  std::string program, programDigest;
   /// All operators that any of the plans calls.
   std::vector<Operator> operators;
 };

@@ -8,14 +8,16 @@
 //
 // The C++ API for whoever ships a model: load what `intarsia-compile` wrote,
 // run it, no Python. The artifact is the original .pt2 archive with these
-// records added for each target ("cpu", "cuda"):
+// records added, a folder for each processor that it was compiled for:
 //
 //   data/intarsia/metadata.json           plan::Metadata
-//   data/intarsia/<target>/plan.json      plan::Plan
-//   data/intarsia/<target>/kernels.so     absent when the plan has no kernels
+//   data/intarsia/<folder>/plan.json      plan::Plan
+//   data/intarsia/<folder>/kernels.so     absent when the plan has no kernels
+//   data/intarsia/libraries/<name>        operator libraries, if bundled
 //
-// Weights are the archive's own records, mapped read-only; a weight that the
-// program mutates gets a private copy in each Model.
+// Or a sidecar with these records alone, beside the .pt2 archive. Weights are
+// the archive's own records, mapped; a weight that the program mutates is
+// private to each Model.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,6 +27,7 @@
 #include "intarsia/Runtime/Program.h"
 #include "intarsia/Support/DType.h"
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -84,7 +87,11 @@ public:
     Program::Options program;
   };
 
-  /// Throws Error(Load) naming the artifact's fault or the missing operator.
+  /// Of the processors that the artifact was compiled for, takes the one that
+  /// uses most of this machine's features. Operator libraries that the artifact
+  /// brings along are loaded if operators are missing. Throws Error(Load)
+  /// naming the artifact's fault, the missing operator or what the machine
+  /// lacks.
   static std::unique_ptr<Model> load(const std::string &path,
                                      const Options &options);
   ~Model();
@@ -94,10 +101,26 @@ public:
   /// `program().run`. Throws Error.
   std::vector<Tensor> run(const std::vector<Tensor> &inputs) const;
 
+  /// Another model of the same artifact: it shares kernels and weights with
+  /// this one, and begins with the mutated weights as they are in the artifact.
+  /// `weights` replaces weights by their fully qualified names: tensors of the
+  /// same dtype, sizes and device (of any strides), whose memory is shared with
+  /// the caller. Running models are not touched: to update weights under load,
+  /// make an instance and swap the pointer. Thread-safe. Throws Error(Guard)
+  /// for a name that does not exist or a tensor that does not fit.
+  std::unique_ptr<Model>
+  instance(const std::map<std::string, Tensor> &weights = {}) const;
+
+  /// The fully qualified names of parameters, buffers and constants.
+  std::vector<std::string> weightNames() const;
+  /// The weight that this model uses; throws Error(Guard) for an unknown name.
+  Tensor weight(const std::string &name) const;
+
   const Program &program() const;
 
 private:
   Model();
+  struct Shared;
   struct Impl;
   std::unique_ptr<Impl> impl;
 };

@@ -232,7 +232,12 @@ TEST(MetadataTest, RoundTrip) {
   Metadata metadata;
   metadata.intarsiaVersion = "0.1.0";
   metadata.torchVersion = "2.15.0";
-  metadata.targets = {{"cpu", "sapphirerapids", {"avx512f", "sse4.2"}, "abcd"}};
+  metadata.targets = {
+      {"cpu", "cpu", "x86-64-v3", {"sse4.2"}, ""},
+      {"cpu", "cpu-x", "sapphirerapids", {"avx512f", "sse4.2"}, "abcd"}};
+  metadata.libraries = {{"libops.so", "01ab"}};
+  metadata.program = "model.pt2";
+  metadata.programDigest = "12-34";
   metadata.operators = {{"mylib::op", "mylib::op(Tensor x) -> Tensor", ""}};
   std::string json = toJson(metadata);
   Metadata back = metadataFromJson(json);

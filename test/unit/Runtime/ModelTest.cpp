@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "PlanFixture.h"
+#include "intarsia-c/Runtime.h"
 #include "intarsia/Artifact/Archive.h"
 #include "intarsia/Plan/Metadata.h"
 #include "intarsia/Runtime/Npy.h"
@@ -21,6 +22,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <unistd.h>
 
 using namespace intarsia;
@@ -79,7 +81,7 @@ protected:
     counter.record = "data/weights/weight_0";
     counter.mutated = true;
     plan.weights = {weight, counter};
-    metadata.targets = {{"cpu", "generic", {}, std::string(64, 'a')}};
+    metadata.targets = {{"cpu", "cpu", "generic", {}, std::string(64, 'a')}};
     metadata.operators = plan.operators;
   }
   void TearDown() override { fs::remove_all(folder); }
@@ -87,9 +89,12 @@ protected:
   void write() {
     artifact::ArchiveWriter writer(path, "model");
     float values[] = {10, 0, 1, 2, 3, 4, 5};
-    writer.add(
-        "data/weights/weight_0",
-        std::string_view(reinterpret_cast<char *>(values), sizeof values));
+    if (hasWeights)
+      writer.add(
+          "data/weights/weight_0",
+          std::string_view(reinterpret_cast<char *>(values), sizeof values));
+    if (!bundled.empty())
+      writer.add("data/intarsia/libraries/libops.so", bundled);
     writer.add("data/intarsia/metadata.json", plan::toJson(metadata));
     writer.add("data/intarsia/cpu/plan.json", plan::toJson(plan));
     writer.add("data/intarsia/cpu/kernels.so", contentOf(RUNTIME_TEST_KERNELS));
@@ -111,7 +116,8 @@ protected:
   }
 
   fs::path folder;
-  std::string path, output;
+  std::string path, output, bundled;
+  bool hasWeights = true;
   plan::Plan plan;
   plan::Metadata metadata;
   Model::Options options;
@@ -153,13 +159,137 @@ TEST_F(ModelTest, TensorsOutliveTheModel) {
   EXPECT_EQ(contents(counter), (std::vector<float>{11}));
 }
 
+TEST_F(ModelTest, InstancesShareWeightsButNotState) {
+  options.operatorLibraries = {RUNTIME_TEST_OPERATORS};
+  write();
+  auto model = Model::load(path, options);
+  model->run({iota({2, 3})});
+  auto other = model->instance();
+  EXPECT_EQ(contents(other->run({iota({2, 3})})[1]), (std::vector<float>{11}));
+  EXPECT_EQ(contents(model->run({iota({2, 3})})[1]), (std::vector<float>{12}));
+
+  // Replaced by name; of other strides: a copy with those of the program.
+  Tensor weight = iota({3, 2});
+  EXPECT_CONTAINS(
+      errorOf(ErrorKind::Guard,
+              [&] { model->instance({{"lin.weight", weight}}); }),
+      "weight 'lin.weight' is a tensor of float32 [2, 3] on cpu, not of "
+      "float32 [3, 2] on cpu");
+  EXPECT_CONTAINS(
+      errorOf(ErrorKind::Guard, [&] { model->instance({{"bias", weight}}); }),
+      "no weight 'bias'; it has: lin.weight, counter");
+  weight = Tensor::empty(DType::F32, {2, 3});
+  std::fill_n(static_cast<float *>(weight.data()), 6, 100.f);
+  auto updated = model->instance({{"lin.weight", weight}});
+  EXPECT_EQ(updated->weight("lin.weight").data(), weight.data());
+  EXPECT_EQ(contents(updated->run({iota({2, 3})})[0]),
+            (std::vector<float>{101, 102, 103, 104, 105, 106}));
+  EXPECT_EQ(contents(model->run({iota({2, 3})})[0]),
+            (std::vector<float>{1, 3, 5, 7, 9, 11}));
+  model.reset();
+  EXPECT_EQ(contents(other->run({iota({2, 3})})[1]), (std::vector<float>{12}));
+}
+
+TEST_F(ModelTest, TheBestProcessorIsChosen) {
+  options.operatorLibraries = {RUNTIME_TEST_OPERATORS};
+  // The kernels of the first folder alone are any good.
+  metadata.targets = {{"cpu", "cpu", "some", {"sse2"}, std::string(64, 'a')},
+                      {"cpu", "none", "least", {}, std::string(64, 'b')},
+                      {"cpu", "nowhere", "next", {"sse2", "avx9000"}, "c"}};
+  write();
+  EXPECT_EQ(contents(Model::load(path, options)->run({iota({2, 3})})[0])[0], 1);
+  metadata.targets = {{"cpu", "cpu", "one", {"avx9000"}, ""},
+                      {"cpu", "cpu", "two", {"avx9001", "avx9002"}, ""}};
+  std::string text = fault();
+  EXPECT_CONTAINS(text, "\n  one needs avx9000\n  two needs avx9001, avx9002");
+}
+
+TEST_F(ModelTest, BundledLibraries) {
+  // They are loaded where an operator is missing: in a process of its own.
+  metadata.libraries = {{"libops.so", std::string(64, 'd')}};
+  bundled = contentOf(RUNTIME_TEST_OPERATORS);
+  write();
+  std::string input = (folder / "x.npy").string();
+  writeNpy(input, iota({2, 3}));
+  EXPECT_EQ(tool(path + " --input " + input), 0) << output;
+  // Twice would be an error.
+  EXPECT_EQ(
+      tool(path + " --op-library " RUNTIME_TEST_OPERATORS " --input " + input),
+      0)
+      << output;
+}
+
+TEST_F(ModelTest, Sidecar) {
+  options.operatorLibraries = {RUNTIME_TEST_OPERATORS};
+  write();
+  std::string program = path;
+  path = (folder / "code.pt2").string();
+  metadata.program = "model.pt2";
+  metadata.programDigest = artifact::Archive(program).digest("data/intarsia/");
+  hasWeights = false;
+  write();
+  EXPECT_EQ(contents(Model::load(path, options)->run({iota({2, 3})})[0])[0], 1);
+  metadata.programDigest = "1-2";
+  EXPECT_CONTAINS(fault(), "that file has changed");
+  metadata.program = "../model.pt2";
+  EXPECT_CONTAINS(fault(), "is no file name");
+  metadata.program = "gone.pt2";
+  EXPECT_CONTAINS(fault(), "gone.pt2");
+}
+
+TEST_F(ModelTest, FromC) {
+  write();
+  const char *library = RUNTIME_TEST_OPERATORS;
+  IntarsiaModel *model = nullptr, *other = nullptr;
+  EXPECT_EQ(intarsiaModelLoad("/nowhere.pt2", nullptr, 0, &model),
+            INTARSIA_LOAD_ERROR);
+  EXPECT_CONTAINS(std::string(intarsiaErrorMessage()), "/nowhere.pt2");
+  ASSERT_EQ(intarsiaModelLoad(path.c_str(), &library, 1, &model),
+            INTARSIA_SUCCESS)
+      << intarsiaErrorMessage();
+  EXPECT_EQ(intarsiaModelInputCount(model), 1u);
+  EXPECT_STREQ(intarsiaModelInputName(model, 0), "x");
+  EXPECT_EQ(intarsiaModelInputName(model, 1), nullptr);
+  ASSERT_EQ(intarsiaModelOutputCount(model), 2u);
+
+  int64_t sizes[] = {2, 3}, seen[2], strides[2];
+  IntarsiaTensor *x = nullptr, *out[2] = {};
+  EXPECT_EQ(intarsiaTensorCreate(99, 2, sizes, &x), INTARSIA_GUARD_ERROR);
+  ASSERT_EQ(intarsiaTensorCreate(INTARSIA_FLOAT32, 2, sizes, &x),
+            INTARSIA_SUCCESS);
+  void *data = nullptr;
+  ASSERT_EQ(intarsiaTensorData(x, &data), INTARSIA_SUCCESS);
+  std::iota(static_cast<float *>(data), static_cast<float *>(data) + 6, 0.f);
+  const IntarsiaTensor *inputs[] = {x, x};
+  EXPECT_EQ(intarsiaModelRun(model, inputs, 2, out, 2), INTARSIA_GUARD_ERROR);
+  EXPECT_EQ(intarsiaModelRun(model, inputs, 1, out, 1), INTARSIA_GUARD_ERROR);
+  EXPECT_EQ(out[0], nullptr);
+  ASSERT_EQ(intarsiaModelRun(model, inputs, 1, out, 2), INTARSIA_SUCCESS)
+      << intarsiaErrorMessage();
+  ASSERT_EQ(intarsiaTensorShape(out[0], seen, strides), INTARSIA_SUCCESS);
+  EXPECT_EQ(seen[1], 3);
+  EXPECT_EQ(strides[0], 3);
+  ASSERT_EQ(intarsiaTensorData(out[0], &data), INTARSIA_SUCCESS);
+  EXPECT_EQ(static_cast<float *>(data)[5], 11);
+
+  const char *name = "lin.weight";
+  ASSERT_EQ(intarsiaModelInstance(model, &name, inputs, 1, &other),
+            INTARSIA_SUCCESS)
+      << intarsiaErrorMessage();
+  for (IntarsiaTensor *tensor : {x, out[0], out[1]})
+    intarsiaTensorDestroy(tensor);
+  intarsiaModelDestroy(model);
+  intarsiaModelDestroy(other);
+  intarsiaModelDestroy(nullptr);
+}
+
 TEST_F(ModelTest, ArtifactsThatAreRefused) {
   options.operatorLibraries = {RUNTIME_TEST_OPERATORS};
   metadata.format = 99;
   EXPECT_CONTAINS(fault(), "has format 99");
   metadata.format = plan::artifactFormat;
   metadata.targets[0].features = {"avx9000", "64bit"};
-  EXPECT_CONTAINS(fault(), "compiled for a processor with avx9000");
+  EXPECT_CONTAINS(fault(), "\n  generic needs avx9000");
   metadata.targets[0].features = {};
   options.target = "cuda";
   EXPECT_CONTAINS(fault(), "is not compiled for target 'cuda'; it has: cpu");
