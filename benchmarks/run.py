@@ -15,6 +15,7 @@ paid for in page faults by whoever comes first.
     ./dev bench kernels --threads 2
     ./dev bench encoder compile --json out.json
     ./dev bench call                 one opaque call, see calls.py
+    ./dev bench offline              compiled files beside AOTInductor's
     ./dev bench share                what part of public models ends up in kernels
 """
 
@@ -32,6 +33,7 @@ from pathlib import Path
 
 import torch
 from calls import bench_call
+from offline import bench_offline
 from rich.console import Console
 from rich.table import Table
 from share import bench_share
@@ -292,7 +294,7 @@ TIMED = {
     "compile": bench_compile,
     "call": bench_call,
 }
-BENCHES = {**TIMED, "share": bench_share}
+BENCHES = {**TIMED, "offline": bench_offline, "share": bench_share}
 
 
 def main() -> int:

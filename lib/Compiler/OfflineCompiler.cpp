@@ -12,6 +12,7 @@
 
 #include "intarsia/Compiler/OfflineCompiler.h"
 
+#include "PythonSchemas.h"
 #include "intarsia/Artifact/Archive.h"
 #include "intarsia/Import/Import.h"
 #include "intarsia/Plan/Metadata.h"
@@ -208,11 +209,15 @@ static void compileOrThrow(const OfflineOptions &options, std::ostream &out) {
   Artifact artifact;
   artifact.metadata.intarsiaVersion = version();
   artifact.metadata.torchVersion = program.torchVersion;
+  importer::SchemaProvider schemas =
+      withPythonModules(torchSchemas(), options.pythonModules, program);
   for (const std::string &cpu : cpus) {
     compileOptions.cpu = cpu;
     CompiledProgram compiled;
     try {
-      compiled = compile(program, compileOptions, torchSchemas());
+      compiled = compile(program, compileOptions, schemas);
+    } catch (const PythonError &error) {
+      throw OfflineError{OfflineStatus::LibraryError, error.what()};
     } catch (const CompileError &error) {
       throw OfflineError{OfflineStatus::CompileError,
                          options.input + ": " + error.what()};

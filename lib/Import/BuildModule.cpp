@@ -32,7 +32,7 @@ const OperatorSchema &ModuleBuilder::schema(const std::string &name) {
     throw BuildError("'" + name +
                      "' is not registered in this process. Load the library "
                      "that defines it (--op-library), or import the Python "
-                     "module that registers it");
+                     "module that registers it (--import)");
   return *entry->second;
 }
 

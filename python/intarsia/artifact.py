@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 
 from intarsia import _hooks
 from intarsia._extension import extension
-from intarsia.errors import GuardError, OptionError
+from intarsia.errors import GuardError, LoadError, OptionError
 from intarsia.options import Options
 
 __all__ = ["LoadedProgram", "aot_compile", "export", "load"]
@@ -135,9 +135,14 @@ def load(path: _Path, *, op_libraries: Sequence[_Path] = ()) -> LoadedProgram:
     ------
     LoadError
         When the file is cut short or damaged, or an operator is not registered or
-        has another schema; the message names it.
+        has another schema; the message names it. Likewise a class of the program's
+        inputs or outputs that is no registered pytree node in this process.
     """
-    return LoadedProgram(extension().load(os.fspath(path), [os.fspath(x) for x in op_libraries]))
+    program = extension().load(os.fspath(path), [os.fspath(x) for x in op_libraries])
+    try:
+        return LoadedProgram(program)
+    except NotImplementedError as error:  # a structure that nobody has registered here
+        raise LoadError(f"'{os.fspath(path)}': {error}") from error
 
 
 class LoadedProgram:

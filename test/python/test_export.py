@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import operators as ops
 import pytest
@@ -197,3 +199,18 @@ def test_code_without_weights(tmp_path):
         intarsia.load(path)
     with pytest.raises(OptionError, match="needs the path of a saved program"):
         intarsia.aot_compile(torch.export.export(module, (x,)), path, code_only=True)
+
+
+def test_a_structure_that_is_not_registered(tmp_path):
+    script = """
+import collections, sys, torch, intarsia
+Pair = collections.namedtuple("Pair", "a b")
+torch.utils._pytree._register_namedtuple(Pair, serialized_type_name="demo.Pair")
+class M(torch.nn.Module):
+    def forward(self, x): return Pair(x + 1, x)
+intarsia.aot_compile(torch.export.export(M(), (torch.ones(2),)), sys.argv[1])
+"""
+    path = str(tmp_path / "pair.pt2")
+    subprocess.run([sys.executable, "-c", script, path], check=True)
+    with pytest.raises(LoadError, match=r"pair.pt2': .*demo.Pair"):
+        intarsia.load(path)

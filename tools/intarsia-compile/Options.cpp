@@ -37,6 +37,12 @@ static cl::opt<std::string>
              cl::desc("Round low precision where eager does (eager), or keep "
                       "f32 between implicit casts (fused)"),
              cl::cat(category));
+static cl::list<std::string>
+    modules("import", cl::value_desc("module"),
+            cl::desc("Python module that registers operators (repeatable); a "
+                     "Python process describes them. The artifact runs where "
+                     "they are registered: in Python"),
+            cl::cat(category));
 static cl::opt<bool>
     bundle("bundle-op-libraries",
            cl::desc("Put the operator libraries into the artifact; they are "
@@ -116,6 +122,7 @@ std::optional<OfflineOptions> tool::parseOptions(int argc, char **argv) {
   options.compile.numerics = numerics;
   options.cpus = {cpus.begin(), cpus.end()};
   options.bundleLibraries = bundle;
+  options.pythonModules = {modules.begin(), modules.end()};
   options.codeOnly = codeOnly;
   options.compile.target = target;
   options.compile.arch = arch;

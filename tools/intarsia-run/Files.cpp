@@ -12,9 +12,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "Files.h"
+#include "Safetensors.h"
 #include "intarsia/Runtime/Npy.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <random>
 
 using namespace intarsia;
 using namespace intarsia::runtime;
@@ -50,67 +53,162 @@ Value constantValue(const plan::Arg &constant) {
   }
 }
 
-/// Which file each input of the program comes from.
-std::vector<std::string> assignFiles(const Program &program,
-                                     const std::vector<std::string> &files) {
-  std::vector<std::string> assigned(program.inputCount());
-  std::vector<std::string> inOrder;
+/// The tensors that files give, by the inputs' names.
+std::map<std::string, Tensor> readFiles(const Program &program,
+                                        const std::vector<std::string> &files,
+                                        bool mayMiss) {
+  std::vector<std::string> asked;
   std::string names;
   for (size_t i = 0; i < program.inputCount(); ++i)
-    if (isAsked(program.input(i)))
-      names += (names.empty() ? "" : ", ") + program.input(i).name;
+    if (isAsked(program.input(i))) {
+      asked.push_back(program.input(i).name);
+      names += (names.empty() ? "" : ", ") + asked.back();
+    }
+  std::map<std::string, Tensor> found;
+  auto give = [&](const std::string &name, const Tensor &tensor) {
+    if (std::find(asked.begin(), asked.end(), name) == asked.end())
+      throw NpyError("the model has no input \"" + name +
+                     "\"; its inputs are: " + names);
+    if (!found.emplace(name, tensor).second)
+      throw NpyError("input \"" + name + "\" is given twice");
+  };
+  std::vector<std::string> inOrder;
   for (const std::string &file : files) {
     size_t equals = file.find('=');
-    bool found = false;
-    if (equals != std::string::npos && !fs::exists(file)) {
-      std::string name = file.substr(0, equals);
-      for (size_t i = 0; i < program.inputCount() && !found; ++i)
-        if (isAsked(program.input(i)) && program.input(i).name == name) {
-          if (!assigned[i].empty())
-            throw NpyError("input \"" + name + "\" is given twice");
-          assigned[i] = file.substr(equals + 1);
-          found = true;
-        }
-      if (!found)
-        throw NpyError("the model has no input \"" + name +
-                       "\"; its inputs are: " + names);
-      continue;
+    if (fs::path(file).extension() == ".safetensors") {
+      for (const auto &[name, tensor] : readSafetensors(file))
+        give(name, tensor);
+    } else if (equals != std::string::npos && !fs::exists(file)) {
+      give(file.substr(0, equals), readNpy(file.substr(equals + 1)));
+    } else {
+      inOrder.push_back(file);
     }
-    inOrder.push_back(file);
   }
   size_t next = 0;
   std::string missing;
-  for (size_t i = 0; i < program.inputCount(); ++i) {
-    if (!isAsked(program.input(i)) || !assigned[i].empty())
+  for (const std::string &name : asked) {
+    if (found.count(name))
       continue;
     if (next < inOrder.size())
-      assigned[i] = inOrder[next++];
+      found.emplace(name, readNpy(inOrder[next++]));
     else
-      missing += (missing.empty() ? "" : ", ") + program.input(i).name;
+      missing += (missing.empty() ? "" : ", ") + name;
   }
-  if (!missing.empty())
+  if (!missing.empty() && !mayMiss)
     throw NpyError("inputs are missing: " + missing +
                    "; the model takes: " + (names.empty() ? "none" : names));
   if (next < inOrder.size())
     throw NpyError(
         "too many inputs: '" + inOrder[next] +
         "' is not used; the model takes: " + (names.empty() ? "none" : names));
-  return assigned;
+  return found;
 }
 
-/// A tensor for the input's device, or the number in an array of one element.
-Value readInput(const plan::Input &input, const std::string &file,
-                Inputs &inputs) {
-  Tensor tensor = readNpy(file);
+/// Makes up inputs: a symbol has one value wherever it stands, that of the
+/// given inputs if they have it.
+class RandomInputs {
+public:
+  RandomInputs(const Program &program,
+               const std::map<std::string, Tensor> &given)
+      : function(program.plan().functions[0]) {
+    for (size_t i = 0; i < program.inputCount(); ++i)
+      if (auto it = given.find(program.input(i).name); it != given.end())
+        bind(program.input(i), it->second);
+  }
+
+  Tensor make(const plan::Input &input) {
+    if (input.kind != plan::Input::Kind::Tensor) {
+      bool isFloat = input.kind == plan::Input::Kind::SymFloat;
+      Tensor tensor = Tensor::empty(isFloat ? DType::F64 : DType::I64, {});
+      int64_t value = input.expr >= 0 ? evaluate(input, input.expr)
+                      : input.symbol >= 0
+                          ? valueOf(function.symbols[size_t(input.symbol)].name)
+                          : 1;
+      if (isFloat)
+        *static_cast<double *>(tensor.data()) = double(value);
+      else
+        *static_cast<int64_t *>(tensor.data()) = value;
+      return tensor;
+    }
+    std::vector<int64_t> sizes;
+    for (plan::ExprId size : input.spec->sizes)
+      sizes.push_back(evaluate(input, size));
+    DType dtype = input.spec->dtype;
+    int64_t count = 1;
+    for (int64_t size : sizes)
+      count *= size;
+    if (isInteger(dtype) || dtype == DType::Bool) {
+      Tensor tensor = Tensor::empty(dtype, sizes);
+      auto *bytes = static_cast<unsigned char *>(tensor.data());
+      int64_t width = dtypeSize(dtype);
+      std::fill_n(bytes, count * width, 0);
+      for (int64_t i = 0; i < count; ++i)
+        bytes[i * width] = uniform() < 0.5;
+      return tensor;
+    }
+    Tensor tensor = Tensor::empty(DType::F64, sizes);
+    for (int64_t i = 0; i < count; ++i)
+      static_cast<double *>(tensor.data())[i] = 2 * uniform() - 1;
+    Tensor converted = Tensor::empty(dtype, sizes);
+    if (torchApi().copy(converted.get(), tensor.get()))
+      throw NpyError("input \"" + input.name + "\" cannot be made up: " +
+                     torchApi().lastError()->message);
+    return converted;
+  }
+
+private:
+  /// The same on every machine, in (0, 1); std's distributions are not.
+  double uniform() { return (double(generator()) + 0.5) / 4294967296.0; }
+
+  void bind(const plan::Input &input, const Tensor &tensor) {
+    if (!input.spec)
+      return;
+    std::vector<int64_t> sizes = tensor.sizes();
+    for (size_t i = 0; i < sizes.size() && i < input.spec->sizes.size(); ++i) {
+      const SymExpr &expr = function.exprs[size_t(input.spec->sizes[i])];
+      if (expr.isSymbol())
+        values.emplace(expr.name(), sizes[i]);
+    }
+  }
+
+  int64_t valueOf(const std::string &name) {
+    auto [it, isNew] = values.try_emplace(name, 4 + int64_t(values.size()));
+    for (const plan::Symbol &symbol : function.symbols)
+      if (isNew && symbol.name == name)
+        it->second = std::min(std::max(it->second, symbol.min.value_or(0)),
+                              symbol.max.value_or(INT64_MAX));
+    return it->second;
+  }
+
+  int64_t evaluate(const plan::Input &input, plan::ExprId id) {
+    std::optional<SymValue> value = function.exprs[size_t(id)].evaluate(
+        [&](const std::string &name) -> std::optional<SymValue> {
+          return valueOf(name);
+        });
+    if (const int64_t *integer =
+            value ? std::get_if<int64_t>(&*value) : nullptr)
+      return *integer;
+    throw NpyError("input \"" + input.name +
+                   "\" has a size that cannot be made up");
+  }
+
+  const plan::Function &function;
+  std::map<std::string, int64_t> values;
+  std::mt19937 generator;
+};
+
+/// A tensor on the input's device, or the number in an array of one element.
+Value inputValue(const plan::Input &input, Tensor tensor, Inputs &inputs) {
   const TorchApi &torch = torchApi();
   if (input.kind != plan::Input::Kind::Tensor) {
     Value value;
     if (tensor.elementCount() != 1)
-      throw NpyError("input \"" + input.name + "\" is a number, but '" + file +
-                     "' has " + std::to_string(tensor.elementCount()) +
-                     " elements");
+      throw NpyError("input \"" + input.name +
+                     "\" is a number, but the array given for it has " +
+                     std::to_string(tensor.elementCount()) + " elements");
     if (torch.item(tensor.get(), &value))
-      throw NpyError("'" + file + "': " + torch.lastError()->message);
+      throw NpyError("input \"" + input.name +
+                     "\": " + torch.lastError()->message);
     return value;
   }
   if (input.spec && input.spec->device != "cpu") {
@@ -157,13 +255,20 @@ Tensor outputTensor(Value &value, size_t index) {
 } // namespace
 
 Inputs tool::readInputs(const Program &program,
-                        const std::vector<std::string> &given) {
-  std::vector<std::string> files = assignFiles(program, given);
+                        const std::vector<std::string> &given, bool random) {
   Inputs inputs;
+  inputs.byName = readFiles(program, given, random);
+  RandomInputs made(program, inputs.byName);
   for (size_t i = 0; i < program.inputCount(); ++i) {
     const plan::Input &input = program.input(i);
-    inputs.values.push_back(isAsked(input) ? readInput(input, files[i], inputs)
-                                           : constantValue(input.constant));
+    if (!isAsked(input)) {
+      inputs.values.push_back(constantValue(input.constant));
+      continue;
+    }
+    auto found = inputs.byName.find(input.name);
+    if (found == inputs.byName.end())
+      found = inputs.byName.emplace(input.name, made.make(input)).first;
+    inputs.values.push_back(inputValue(input, found->second, inputs));
   }
   return inputs;
 }
@@ -200,6 +305,23 @@ void tool::writeOutputs(const std::string &folder,
       fs::rename(file.temporary, file.path);
   } catch (const std::exception &error) {
     removeAll();
+    throw WriteError(error.what());
+  }
+}
+
+void tool::writeOutputFile(const std::string &path,
+                           const std::vector<Tensor> &outputs) {
+  std::map<std::string, Tensor> tensors;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i])
+      tensors["output_" + std::to_string(i)] = outputs[i];
+  std::string temporary = path + ".part";
+  try {
+    writeSafetensors(temporary, tensors);
+    fs::rename(temporary, path);
+  } catch (const std::exception &error) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
     throw WriteError(error.what());
   }
 }

@@ -15,6 +15,7 @@
 
 #include "intarsia/Runtime/Model.h"
 
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -33,12 +34,14 @@ struct Inputs {
   ~Inputs();
   std::vector<runtime::Tensor> tensors;
   std::vector<runtime::Value> values;
+  /// What was given or made up, numbers as tensors too.
+  std::map<std::string, runtime::Tensor> byName;
 };
 
-/// `given`: files in the order of the program's inputs, or "name=file". Throws
-/// NpyError.
+/// `given`: files in the order of the program's inputs, or "name=file", or
+/// .safetensors files. `random` makes up what is missing. Throws NpyError.
 Inputs readInputs(const runtime::Program &program,
-                  const std::vector<std::string> &given);
+                  const std::vector<std::string> &given, bool random);
 
 /// Takes over the values; None becomes an empty Tensor, a number a tensor
 /// without dimensions. Throws WriteError.
@@ -48,6 +51,11 @@ std::vector<runtime::Tensor> takeOutputs(std::vector<runtime::Value> &values);
 /// that a failure leaves none. An empty Tensor has no file. Throws WriteError.
 void writeOutputs(const std::string &folder,
                   const std::vector<runtime::Tensor> &outputs);
+
+/// Writes output_0, ... into one .safetensors file, which appears complete.
+/// Throws WriteError.
+void writeOutputFile(const std::string &path,
+                     const std::vector<runtime::Tensor> &outputs);
 
 } // namespace intarsia::tool
 

@@ -23,15 +23,21 @@ Runs a model that intarsia-compile wrote, in a process without Python.
 
   --input FILE...        the model's inputs, .npy files in the order of its
                          arguments, or NAME=FILE to give one by its name;
-                         a number is an array without dimensions
+                         a number is an array without dimensions. A
+                         .safetensors file gives inputs by their names
+  --random               make up the inputs that are not given, always the same:
+                         sizes in the ranges that were exported, integers 0 or 1
   --output-dir DIR       write output_0.npy, output_1.npy, ... there; the folder
                          is made when it is missing. No file is written unless
                          all can be
+  --output FILE          write all outputs into one .safetensors file
   --op-library LIB.so    load a library that registers operators (repeatable)
   --target NAME          which of the model's targets to run: cpu or cuda
   --threads N            threads that operators and kernels may use
   --benchmark N          run N more times and print the time of a run
   --profile              print the time of each step (with --benchmark: means)
+  --check-against eager  run the exported program in Python on the same inputs,
+                         and compare; exit code 1 when the outputs differ
   --print-plan           print the program's steps and stop
   --help                 print this text
 
@@ -47,6 +53,8 @@ exit codes:
   5  an output cannot be written
 
 environment:
+  INTARSIA_PYTHON          the Python interpreter for --check-against; default:
+                           python3
   INTARSIA_CACHE_DIR       where the model's kernels are unpacked
   INTARSIA_TORCH_LIBRARY   path of libIntarsiaTorch.so, when it does not lie
                            beside the runtime library
@@ -89,6 +97,14 @@ Options intarsia::tool::parseOptions(int argc, char **argv) {
       options.outputDirectory = next();
       if (options.outputDirectory.empty())
         throw UsageError("--output-dir needs a folder");
+    } else if (word == "--output") {
+      options.outputFile = next();
+    } else if (word == "--random") {
+      options.random = isFlag = true;
+    } else if (word == "--check-against") {
+      if (next() != "eager")
+        throw UsageError("--check-against takes eager");
+      options.checkAgainstEager = true;
     } else if (word == "--op-library") {
       options.operatorLibraries.push_back(next());
     } else if (word == "--target") {

@@ -39,6 +39,9 @@ struct Options {
   std::vector<std::string> operatorLibraries;
   std::vector<std::string> inputs;
   std::string outputDirectory; // "": outputs are not written
+  std::string outputFile;      // a .safetensors file; "": none
+  bool random = false;
+  bool checkAgainstEager = false;
   std::string target;
   int benchmark = 0;
   int threads = 0; // 0: PyTorch's own choice

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Check.h"
 #include "Files.h"
 #include "Options.h"
 #include "Report.h"
@@ -37,17 +38,22 @@ static int run(const Options &options) {
   if (options.threads)
     torchApi().setThreadCount(options.threads);
 
-  Inputs inputs = readInputs(program, options.inputs);
+  Inputs inputs = readInputs(program, options.inputs, options.random);
   std::vector<Value> values(program.outputCount());
   program.run(inputs.values.data(), inputs.values.size(), values.data(),
               values.size());
   std::vector<Tensor> outputs = takeOutputs(values);
   if (!options.outputDirectory.empty())
     writeOutputs(options.outputDirectory, outputs);
+  if (!options.outputFile.empty())
+    writeOutputFile(options.outputFile, outputs);
   if (options.benchmark)
     benchmark(program, inputs.values, options.benchmark);
   if (options.profile)
     profile(program, inputs.values, std::max(options.benchmark, 1));
+  if (options.checkAgainstEager &&
+      !checkAgainstEager(options, inputs.byName, outputs))
+    return RunFailed;
   return Success;
 }
 

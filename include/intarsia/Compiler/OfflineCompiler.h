@@ -31,6 +31,8 @@ struct OfflineOptions {
   std::vector<std::string> operatorLibraries;
   /// Put them into the artifact, which loads them where an operator is missing.
   bool bundleLibraries = false;
+  /// Python modules that register operators: a Python process describes them.
+  std::vector<std::string> pythonModules;
   /// Write a sidecar: no record of the program's, which stays beside it under
   /// its name.
   bool codeOnly = false;

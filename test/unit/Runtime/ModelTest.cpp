@@ -23,6 +23,7 @@
 #include <fstream>
 #include <iterator>
 #include <numeric>
+#include <random>
 #include <unistd.h>
 
 using namespace intarsia;
@@ -307,6 +308,52 @@ TEST_F(ModelTest, ArtifactsThatAreRefused) {
   plan.weights[0].storageOffset = 1;
   plan.weights[0].record = "data/weights/weight_7";
   EXPECT_CONTAINS(fault(), "has no record 'data/weights/weight_7'");
+}
+
+// A checksum can be made to fit: what it protects may be anything. Every change
+// of one byte, and numbers where none was expected, must be refused or
+// harmless.
+TEST_F(ModelTest, ChangedRecordsDoNotCrash) {
+  options.operatorLibraries = {RUNTIME_TEST_OPERATORS};
+  write();
+  const std::string kernels = contentOf(RUNTIME_TEST_KERNELS);
+  const std::string texts[] = {plan::toJson(metadata), plan::toJson(plan)};
+  std::mt19937 random(1);
+  int refused = 0, total = 0;
+  for (int which : {0, 1})
+    for (int round = 0; round < 300; ++round, ++total) {
+      std::string changed[] = {texts[0], texts[1]};
+      std::string &text = changed[which];
+      size_t at = random() % text.size();
+      switch (random() % 4) {
+      case 0:
+        text[at] = char(random());
+        break;
+      case 1:
+        text.erase(at, 1 + random() % 40);
+        break;
+      case 2:
+        if (size_t digit = text.find_first_of("0123456789", at);
+            digit != std::string::npos)
+          text.replace(digit, 1, round % 2 ? "-1" : "4611686018427387904");
+        break;
+      default:
+        text.insert(at, text.substr(random() % text.size(), 30));
+      }
+      artifact::ArchiveWriter writer(path, "model");
+      writer.add("data/weights/weight_0", std::string(28, '\0'));
+      writer.add("data/intarsia/metadata.json", changed[0]);
+      writer.add("data/intarsia/cpu/plan.json", changed[1]);
+      writer.add("data/intarsia/cpu/kernels.so", kernels);
+      writer.finish();
+      try {
+        Model::load(path, options);
+      } catch (const Error &error) {
+        ++refused;
+        EXPECT_NE(std::string(error.what()), "");
+      }
+    }
+  EXPECT_GT(refused, total / 3);
 }
 
 TEST_F(ModelTest, NotAnArtifact) {

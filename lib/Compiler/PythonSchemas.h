@@ -1,0 +1,40 @@
+//===- PythonSchemas.h - Schemas of operators from Python -------*- C++ -*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Operators that Python modules register are not known in a process without
+// Python. Another one that imports these modules says what they are.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef INTARSIA_LIB_COMPILER_PYTHONSCHEMAS_H
+#define INTARSIA_LIB_COMPILER_PYTHONSCHEMAS_H
+
+#include "intarsia/Import/Schema.h"
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace intarsia {
+
+/// what() has what the Python process wrote to stderr.
+struct PythonError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// `schemas`, and for names that it does not know a Python process that imports
+/// `modules` and describes the program's operators. It is started at most once,
+/// when it is needed. The interpreter is $INTARSIA_PYTHON, else python3; it
+/// must have the intarsia package. The provider throws PythonError.
+importer::SchemaProvider
+withPythonModules(importer::SchemaProvider schemas,
+                  const std::vector<std::string> &modules,
+                  const importer::Program &program);
+
+} // namespace intarsia
+
+#endif // INTARSIA_LIB_COMPILER_PYTHONSCHEMAS_H

@@ -1,0 +1,75 @@
+//===- Check.cpp - Comparison with eager PyTorch --------------------------===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Implements Check.h with `python -m intarsia._check`; tensors go there in
+// files of a temporary folder.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Check.h"
+#include "Safetensors.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace intarsia;
+using namespace intarsia::tool;
+namespace fs = std::filesystem;
+
+bool tool::checkAgainstEager(
+    const Options &options,
+    const std::map<std::string, runtime::Tensor> &inputs,
+    const std::vector<runtime::Tensor> &outputs) {
+  std::string name = (fs::temp_directory_path() / "intarsia-check-XXXXXX");
+  if (!mkdtemp(name.data()))
+    throw std::runtime_error("a temporary folder cannot be made in " +
+                             fs::temp_directory_path().string());
+  struct Remove {
+    fs::path folder;
+    ~Remove() {
+      std::error_code ignored;
+      fs::remove_all(folder, ignored);
+    }
+  } folder{name};
+  std::map<std::string, runtime::Tensor> results;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i])
+      results["output_" + std::to_string(i)] = outputs[i];
+  writeSafetensors(folder.folder / "inputs", inputs);
+  writeSafetensors(folder.folder / "outputs", results);
+
+  const char *python = std::getenv("INTARSIA_PYTHON");
+  std::vector<std::string> words = {python && *python ? python : "python3",
+                                    "-m",
+                                    "intarsia._check",
+                                    options.model,
+                                    folder.folder / "inputs",
+                                    folder.folder / "outputs"};
+  words.insert(words.end(), options.operatorLibraries.begin(),
+               options.operatorLibraries.end());
+  std::vector<char *> arguments;
+  for (std::string &word : words)
+    arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  std::fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) {
+    execvp(arguments[0], arguments.data());
+    _exit(127);
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) < 0 || !WIFEXITED(status) ||
+      WEXITSTATUS(status) > 1)
+    throw std::runtime_error(
+        "--check-against eager: " + words[0] +
+        " could not run the program; set INTARSIA_PYTHON to an interpreter "
+        "that "
+        "has the intarsia package and the modules that the program needs");
+  return WEXITSTATUS(status) == 0;
+}
