@@ -200,6 +200,19 @@ def FuseDecide : Pass<"fuse-decide", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numGroups", "groups", "Groups of more than one kernel">];
 }
 
+def FuseRepeat : Pass<"fuse-repeat", "::mlir::ModuleOp"> {
+  let summary = "Compute again, for each reader, what is smaller before it is computed";
+  let description = [{
+    A cheap kernel whose operands take less memory than its result, a cast to a
+    wider dtype or a constant, and that only kernels read becomes one for each of
+    them: `fuse-decide` need not choose who takes it in, and nobody reads the
+    wide value from memory. Copies that end in one kernel are one again.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+  let statistics = [Statistic<"numRepeated", "repeated", "Kernels that became several">];
+}
+
 def FuseWiden : Pass<"fuse-widen", "::mlir::ModuleOp"> {
   let summary = "Keep f32 between the operators of a kernel"
                 " (numerics=\"fused\")";

@@ -33,6 +33,7 @@ void buildLowerPipeline(OpPassManager &manager,
 }
 
 void buildFusePipeline(OpPassManager &manager, const PipelineOptions &options) {
+  manager.addPass(createFuseRepeat());
   manager.addPass(createFuseAnalyse());
   manager.addPass(createFuseDecide());
   manager.addPass(createFuseApply());

@@ -192,6 +192,24 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
     tail = std::min(tail, lanes);
   }
 
+  // A reduction's loops, too, are one where they lie one after the other.
+  std::map<Operation *, SmallVector<int64_t>> merged;
+  for (const auto &[op, loops] : seen.reductions) {
+    SmallVector<int64_t> together;
+    for (size_t inner = 1; inner < loops.size(); ++inner)
+      if (canMerge(seen, loops[inner - 1].symbol, loops[inner].symbol,
+                   loops[inner].extent))
+        together.push_back(loops[inner].loop);
+    auto [found, isNew] = merged.try_emplace(op, together);
+    if (!isNew)
+      llvm::erase_if(found->second, [&](int64_t loop) {
+        return !llvm::is_contained(together, loop);
+      });
+  }
+  for (auto &[op, loops] : merged)
+    if (!loops.empty())
+      op->setAttr(mergedAttrName, builder.getDenseI64ArrayAttr(loops));
+
   for (const auto &entry : seen.dearValues)
     if (entry.second.loops.size() > 1)
       entry.second.op->setAttr(cachedAttrName, builder.getUnitAttr());

@@ -107,6 +107,14 @@ bool isExplicitCast(Attribute op) {
          name.starts_with("aten::to.") || name == "aten::type_as";
 }
 
+/// Whether two kernels compute the same from the same.
+bool isCopyOf(graph::KernelOp a, graph::KernelOp b) {
+  return a.getInputs() == b.getInputs() && a.getSymbols() == b.getSymbols() &&
+         a.getResultTypes() == b.getResultTypes() && a.getOps() == b.getOps() &&
+         OperationEquivalence::isRegionEquivalentTo(
+             &a.getBody(), &b.getBody(), OperationEquivalence::IgnoreLocations);
+}
+
 /// The kernel that computes what `members`, in order, compute.
 LogicalResult merge(ArrayRef<graph::KernelOp> members) {
   auto isMember = [&](Operation *op) {
@@ -142,7 +150,23 @@ LogicalResult merge(ArrayRef<graph::KernelOp> members) {
 
   SmallVector<Attribute> names;
   SmallVector<std::pair<Value, lower::Tensor>> results;
-  for (graph::KernelOp member : members) {
+  for (size_t number = 0; number < members.size(); ++number) {
+    graph::KernelOp member = members[number];
+    // `fuse-repeat` made one for each of two readers, which are both here.
+    const auto *copied =
+        llvm::find_if(members.take_front(number), [&](graph::KernelOp other) {
+          return isCopyOf(other, member);
+        });
+    if (copied != members.begin() + number) {
+      graph::KernelOp original = *copied;
+      for (auto [result, known] :
+           llvm::zip_equal(member.getResults(), original.getResults())) {
+        inside[result] = inside.lookup(known);
+        if (neededOutside(result, isMember))
+          results.emplace_back(result, inside[result]);
+      }
+      continue;
+    }
     llvm::append_range(names, member.getOps());
     Block &body = member.getBody().front();
     IRMapping mapping;

@@ -104,8 +104,7 @@ bool fuse::neededOutside(Value result,
   });
 }
 
-/// The value at the bottom of a chain of views: storage is its.
-static Value baseOf(Value value) {
+Value fuse::baseOf(Value value) {
   while (auto result = dyn_cast<OpResult>(value)) {
     Value source = viewedOperand(result);
     if (!source)

@@ -47,6 +47,9 @@ viewedPosition(graph::CallOp view, llvm::ArrayRef<SymExpr> index,
 bool neededOutside(mlir::Value result,
                    llvm::function_ref<bool(mlir::Operation *)> isMember);
 
+/// The value at the bottom of a chain of views: storage is its.
+mlir::Value baseOf(mlir::Value value);
+
 class OrderGraph {
 public:
   explicit OrderGraph(mlir::Block &block);

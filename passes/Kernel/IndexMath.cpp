@@ -11,6 +11,8 @@
 
 #include "passes/Kernel/IndexMath.h"
 
+#include <numeric>
+
 using namespace intarsia;
 using namespace intarsia::kernel;
 using Kind = SymExpr::Kind;
@@ -59,33 +61,75 @@ static std::optional<SymExpr> divideExactly(const SymExpr &term,
   return result;
 }
 
-/// `expr` with every loop variable at its largest value, if `expr` grows with
-/// each of them.
-static std::optional<SymExpr> largest(const SymExpr &expr,
-                                      const Ranges &ranges) {
-  std::map<std::string, SymExpr> values;
-  for (const SymExpr &term : terms(expr)) {
-    for (const SymExpr &factor : factors(term)) {
-      if (factor.isSymbol()) {
-        if (auto range = ranges.find(factor.name()); range != ranges.end())
-          values.emplace(factor.name(), range->second - SymExpr(1));
-      } else if (std::optional<int64_t> constant = factor.asInteger()) {
-        if (*constant < 0)
-          return std::nullopt;
-      } else {
-        std::set<std::string> names;
-        factor.collectSymbols(names);
-        for (const std::string &name : names)
-          if (ranges.count(name))
-            return std::nullopt;
+/// The remainders x - b * floordiv(x, b) in a sum, as `modulo` makes them.
+struct Remainders {
+  llvm::SmallVector<SymExpr> divisors;
+  SymExpr others; // what else is in the sum
+
+  explicit Remainders(const SymExpr &sum) : others(sum) {
+    for (const SymExpr &term : terms(sum)) {
+      for (const SymExpr &factor : factors(term)) {
+        if (factor.kind() != Kind::FloorDiv)
+          continue;
+        const SymExpr &divisor = factor.operands()[1];
+        if (term != SymExpr(-1) * divisor * factor)
+          continue;
+        others = others - factor.operands()[0] - term;
+        divisors.push_back(divisor);
+        break;
       }
     }
   }
-  return expr.substitute(values);
+};
+
+static bool hasVariables(const SymExpr &expr, const Ranges &ranges) {
+  std::set<std::string> names;
+  expr.collectSymbols(names);
+  return llvm::any_of(
+      names, [&](const std::string &name) { return ranges.count(name); });
+}
+
+/// A value that `expr` does not exceed, if it grows with each loop variable
+/// outside remainders.
+static std::optional<SymExpr> largest(const SymExpr &expr,
+                                      const Ranges &ranges) {
+  Remainders remainders(expr);
+  SymExpr bound;
+  for (const SymExpr &divisor : remainders.divisors)
+    bound = bound + divisor - SymExpr(1);
+  for (const SymExpr &term : terms(remainders.others)) {
+    SymExpr product(1);
+    for (const SymExpr &factor : factors(term)) {
+      std::optional<int64_t> constant = factor.asInteger();
+      if (!hasVariables(factor, ranges)) {
+        if (constant && *constant < 0 && hasVariables(term, ranges))
+          return std::nullopt;
+        product = product * factor;
+      } else if (factor.isSymbol()) {
+        product = product * (ranges.at(factor.name()) - SymExpr(1));
+      } else if (factor.kind() == Kind::FloorDiv &&
+                 !hasVariables(factor.operands()[1], ranges)) {
+        const SymExpr &divisor = factor.operands()[1];
+        std::optional<SymExpr> most = largest(factor.operands()[0], ranges);
+        if (!most)
+          return std::nullopt;
+        // floordiv(k * b - 1, b) is k - 1.
+        std::optional<SymExpr> count =
+            divideExactly(*most + SymExpr(1), divisor);
+        product =
+            product * (count ? *count - SymExpr(1)
+                             : SymExpr::make(Kind::FloorDiv, {*most, divisor}));
+      } else {
+        return std::nullopt;
+      }
+    }
+    bound = bound + product;
+  }
+  return bound;
 }
 
 bool kernel::isNonNegative(const SymExpr &expr, const Ranges &ranges) {
-  return llvm::all_of(terms(expr), [&](const SymExpr &term) {
+  return llvm::all_of(terms(Remainders(expr).others), [&](const SymExpr &term) {
     return llvm::all_of(factors(term), [&](const SymExpr &factor) {
       if (std::optional<int64_t> constant = factor.asInteger())
         return *constant >= 0;
@@ -112,6 +156,32 @@ bool kernel::isNonNegative(const SymExpr &expr, const Ranges &ranges) {
   });
 }
 
+/// Whether 0 <= `expr` < `bound` whatever the loop variables are.
+static bool isBelow(const SymExpr &expr, const SymExpr &bound,
+                    const Ranges &ranges) {
+  if (!isNonNegative(expr, ranges))
+    return false;
+  std::optional<SymExpr> most = largest(expr, ranges);
+  return most && isNonNegative(bound - SymExpr(1) - *most, ranges);
+}
+
+/// The factors that both products have.
+static SymExpr commonFactor(const SymExpr &a, const SymExpr &b) {
+  SymExpr common(1);
+  llvm::SmallVector<SymExpr> left = factors(b);
+  for (const SymExpr &factor : factors(a)) {
+    if (std::optional<int64_t> constant = factor.asInteger()) {
+      for (const SymExpr &other : left)
+        if (std::optional<int64_t> value = other.asInteger())
+          common = common * SymExpr(std::gcd(*constant, *value));
+    } else if (auto *found = llvm::find(left, factor); found != left.end()) {
+      common = common * factor;
+      left.erase(found);
+    }
+  }
+  return common;
+}
+
 SymExpr kernel::floorDiv(const SymExpr &a, const SymExpr &b,
                          const Ranges &ranges) {
   if (b.isInteger(1))
@@ -123,10 +193,23 @@ SymExpr kernel::floorDiv(const SymExpr &a, const SymExpr &b,
     else
       rest = rest + term;
   }
-  if (isNonNegative(rest, ranges))
-    if (std::optional<SymExpr> most = largest(rest, ranges))
-      if (isNonNegative(b - SymExpr(1) - *most, ranges))
-        return quotient;
+  if (isBelow(rest, b, ranges))
+    return quotient;
+  // floordiv(c * x + r, c * d) is floordiv(x, d) for 0 <= r < c.
+  for (const SymExpr &term : terms(rest)) {
+    SymExpr common = commonFactor(term, b);
+    if (common.isInteger(1))
+      continue;
+    SymExpr multiple, below;
+    for (const SymExpr &other : terms(rest)) {
+      if (std::optional<SymExpr> exact = divideExactly(other, common))
+        multiple = multiple + *exact;
+      else
+        below = below + other;
+    }
+    if (isBelow(below, common, ranges))
+      return quotient + floorDiv(multiple, *divideExactly(b, common), ranges);
+  }
   return quotient + SymExpr::make(Kind::FloorDiv, {rest, b});
 }
 

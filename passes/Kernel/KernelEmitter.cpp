@@ -943,10 +943,38 @@ SmallVector<Value> KernelEmitter::scalarLoop(const std::string &symbol,
                   });
 }
 
+/// Iterations of a loop that are added one after the other.
+static constexpr int64_t cascadeBlock = 64;
+
+SmallVector<Value> KernelEmitter::cascadeLoop(Value begin, Value end,
+                                              int64_t step,
+                                              ArrayRef<Value> initial,
+                                              const Cascade &cascade,
+                                              LoopBody makeBody) {
+  if (cascade.levels == 0)
+    return emitLoop(*b, loc, begin, end, constant(step), initial, makeBody);
+  Cascade inner = cascade;
+  --inner.levels;
+  int64_t block = step;
+  for (int64_t level = 0; level < cascade.levels; ++level)
+    block *= cascadeBlock;
+  return emitLoop(
+      *b, loc, begin, end, constant(block), initial,
+      [&](Value variable, ValueRange values) {
+        ScopeGuard scope(*this);
+        Value stop = arith::AddIOp::create(*b, loc, variable, constant(block));
+        stop = arith::MinSIOp::create(*b, loc, stop, end);
+        return cascade.add(
+            cascadeLoop(variable, stop, step, cascade.zeros, inner, makeBody),
+            values);
+      });
+}
+
 SmallVector<Value> KernelEmitter::laneLoop(
     const std::string &symbol, Value begin, Value end,
     std::optional<int64_t> extent, ArrayRef<Value> initial, LaneBody makeBody,
-    llvm::function_ref<SmallVector<Value>(ValueRange, int64_t)> narrow) {
+    llvm::function_ref<SmallVector<Value>(ValueRange, int64_t)> narrow,
+    const Cascade &cascade) {
   int64_t lanes = schedule.lanes, tail = schedule.tailLanes;
   if (lanes == 1)
     return scalarLoop(symbol, begin, end, constant(1), initial, makeBody);
@@ -956,9 +984,9 @@ SmallVector<Value> KernelEmitter::laneLoop(
   llvm::StringSet<> savedPending = std::exchange(cachePending, {});
 
   auto run = [&](Value from, Value to, int64_t step, ArrayRef<Value> carried,
-                 bool masked) {
-    return emitLoop(
-        *b, loc, from, to, constant(step), carried,
+                 bool masked, const Cascade &blocks) {
+    return cascadeLoop(
+        from, to, step, carried, blocks,
         [&](Value variable, ValueRange values) {
           ScopeGuard scope(*this);
           symbolValues[symbol] = variable;
@@ -996,12 +1024,12 @@ SmallVector<Value> KernelEmitter::laneLoop(
     split = arith::AddIOp::create(*b, loc, begin, whole);
   }
   if (hasMain)
-    carried = run(begin, split, lanes, carried, /*masked=*/false);
+    carried = run(begin, split, lanes, carried, /*masked=*/false, cascade);
   if (narrow)
     carried = narrow(carried, tail);
   if (hasTail)
     carried = run(split, end, tail, carried,
-                  /*masked=*/!extent || (*extent % lanes) % tail != 0);
+                  /*masked=*/!extent || (*extent % lanes) % tail != 0, {});
   for (const auto &entry : cachePending)
     scopes.back().cacheFilled.insert(entry.getKey());
   cachePending = std::move(savedPending);
@@ -1076,28 +1104,42 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
       op.getMatchingIndexingMap(op.getDpsInitOperand(resultNumber));
   for (auto [expr, at] : llvm::zip_equal(outMap.getResults(), index))
     position[cast<AffineDimExpr>(expr).getPosition()] = at;
-  struct ReductionLoop {
-    std::string symbol;
-    SymExpr extent;
-  };
-  SmallVector<ReductionLoop> reduction;
+  SmallVector<Observations::ReductionLoop> reduction;
+  SmallVector<SmallVector<int64_t>> parts; // the generic's loops in each
+  SmallVector<SymExpr> sizes(loops, SymExpr(1));
+  for (OpOperand *input : inputs)
+    for (auto [size, expr] :
+         llvm::zip_equal(sizesOf(input->get()),
+                         op.getMatchingIndexingMap(input).getResults()))
+      if (auto at = dyn_cast<AffineDimExpr>(expr))
+        sizes[at.getPosition()] = size;
+  ArrayRef<int64_t> merged;
+  if (auto attr = op->getAttrOfType<DenseI64ArrayAttr>(mergedAttrName))
+    merged = attr.asArrayRef();
   SmallVector<utils::IteratorType> iterators = op.getIteratorTypesArray();
   for (unsigned loop = 0; loop < loops; ++loop) {
     if (iterators[loop] != utils::IteratorType::reduction)
       continue;
-    SymExpr extent(1);
-    for (OpOperand *input : inputs) {
-      AffineMap map = op.getMatchingIndexingMap(input);
-      for (auto [dim, expr] : llvm::enumerate(map.getResults()))
-        if (auto at = dyn_cast<AffineDimExpr>(expr);
-            at && at.getPosition() == loop)
-          extent = sizesOf(input->get())[dim];
+    if (!llvm::is_contained(merged, loop)) {
+      reduction.push_back(
+          {loop, "r" + std::to_string(nextSymbol++), SymExpr(1)});
+      parts.emplace_back();
     }
-    std::string symbol = "r" + std::to_string(nextSymbol++);
-    ranges[symbol] = extent;
-    position[loop] = SymExpr::symbol(symbol);
-    reduction.push_back({symbol, extent});
+    reduction.back().extent = reduction.back().extent * sizes[loop];
+    parts.back().push_back(loop);
   }
+  for (auto [loop, together] : llvm::zip_equal(reduction, parts)) {
+    ranges[loop.symbol] = loop.extent;
+    SmallVector<SymExpr> partSizes;
+    for (int64_t part : together)
+      partSizes.push_back(sizes[part]);
+    for (auto [part, at] :
+         llvm::zip_equal(together, delinearize(SymExpr::symbol(loop.symbol),
+                                               partSizes, ranges)))
+      position[part] = at;
+  }
+  if (schedule.trial)
+    observed.reductions.emplace_back(op, reduction);
   // One position for all results: their output maps are the same.
   bool alongLanes = variesAlongLanes(index);
   Block *combiner = op.getBody();
@@ -1149,23 +1191,78 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
   // The lanes are our own unless they run along the results, or there are none.
   bool serial = alongLanes || reduction.empty() || schedule.lanes == 1;
 
+  // Iterations of the loops from `level` on; nullopt when sizes decide.
+  size_t scalarLoops = reduction.size() - (serial ? 0 : 1);
+  auto iterations = [&](size_t level) -> std::optional<int64_t> {
+    int64_t count = 1;
+    for (size_t loop = level; loop < reduction.size(); ++loop) {
+      std::optional<int64_t> extent = reduction[loop].extent.asInteger();
+      if (!extent)
+        return std::nullopt;
+      count *= loop < scalarLoops ? *extent
+                                  : llvm::divideCeil(*extent, schedule.lanes);
+    }
+    return count;
+  };
+  // Rounding errors grow with the number of additions one after the other.
+  Operation &first = combiner->front();
+  bool isSum = count == 1 && isa<arith::AddFOp>(first) &&
+               first.getNextNode() == combiner->getTerminator();
+  auto add = [&](ValueRange blocks, ValueRange accumulators) {
+    SmallVector<Value> sums;
+    for (size_t part = 0; part < blocks.size(); part += count)
+      llvm::append_range(sums,
+                         combine(SmallVector<Value>(blocks.slice(part, count)),
+                                 accumulators.slice(part, count)));
+    return sums;
+  };
+  auto cascadeOf = [&](size_t level, ArrayRef<Value> zeros) {
+    Cascade cascade;
+    if (!isSum)
+      return cascade;
+    cascade.zeros.assign(zeros.begin(), zeros.end());
+    cascade.add = add;
+    std::optional<int64_t> extent = reduction[level].extent.asInteger();
+    if (!extent) {
+      cascade.levels = 2;
+      return cascade;
+    }
+    int64_t blocks = level < scalarLoops ? *extent : *extent / schedule.lanes;
+    for (; blocks > cascadeBlock; blocks /= cascadeBlock)
+      ++cascade.levels;
+    return cascade;
+  };
+
   // Scalar loops outside, the lane loop (if the lanes are ours) innermost. The
   // accumulators of the remainder loop are carried beside those of the main
   // one, so that lanes are combined once, at the end.
-  size_t scalarLoops = reduction.size() - (serial ? 0 : 1);
+  SmallVector<Value> zeros;
   std::function<SmallVector<Value>(size_t, SmallVector<Value>)> nest =
       [&](size_t level, SmallVector<Value> carried) -> SmallVector<Value> {
     prefetchInputs();
     if (level < scalarLoops) {
-      const ReductionLoop &loop = reduction[level];
-      return scalarLoop(loop.symbol, constant(0), scalarOf(loop.extent),
-                        constant(1), carried, [&](ValueRange values) {
-                          return nest(level + 1, SmallVector<Value>(values));
-                        });
+      const Observations::ReductionLoop &loop = reduction[level];
+      std::optional<int64_t> all = iterations(level);
+      std::optional<int64_t> inside = iterations(level + 1);
+      bool isLong = isSum && (!all || *all > cascadeBlock);
+      bool restarts =
+          isLong && level + 1 < reduction.size() && (!inside || *inside >= 8);
+      return cascadeLoop(constant(0), scalarOf(loop.extent), 1, carried,
+                         isLong ? cascadeOf(level, zeros) : Cascade(),
+                         [&](Value variable, ValueRange values) {
+                           ScopeGuard scope(*this);
+                           symbolValues[loop.symbol] = variable;
+                           SmallVector<Value> results =
+                               restarts ? add(nest(level + 1, zeros), values)
+                                        : nest(level + 1,
+                                               SmallVector<Value>(values));
+                           symbolValues.erase(loop.symbol);
+                           return results;
+                         });
     }
     if (serial)
       return step(carried);
-    const ReductionLoop &loop = reduction.back();
+    const Observations::ReductionLoop &loop = reduction.back();
     SmallVector<Value> wide(carried.begin(), carried.begin() + count);
     SmallVector<Value> narrowed(carried.begin() + count, carried.end());
     SmallVector<Value> wideResults;
@@ -1176,26 +1273,25 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
         [&](ValueRange values, int64_t) {
           wideResults.assign(values.begin(), values.end());
           return narrowed;
-        });
+        },
+        cascadeOf(level, ArrayRef(zeros).take_front(count)));
     llvm::append_range(wideResults, narrowResults);
     return wideResults;
   };
 
   SmallVector<Value> results;
   if (serial) {
-    SmallVector<Value> initial;
     for (Value value : neutral)
-      initial.push_back(width ? broadcast(value) : value);
-    results = nest(0, initial);
+      zeros.push_back(width ? broadcast(value) : value);
+    results = nest(0, zeros);
   } else {
     // The lanes are ours: no outer ones while the loops are emitted.
     LaneGuard none(*this, "", 0, {});
-    SmallVector<Value> initial;
     for (Value value : neutral)
-      initial.push_back(splat(value, schedule.lanes));
+      zeros.push_back(splat(value, schedule.lanes));
     for (Value value : neutral)
-      initial.push_back(splat(value, schedule.tailLanes));
-    SmallVector<Value> carried = nest(0, initial);
+      zeros.push_back(splat(value, schedule.tailLanes));
+    SmallVector<Value> carried = nest(0, zeros);
     SmallVector<Value> wide(carried.begin(), carried.begin() + count);
     SmallVector<Value> narrowed(carried.begin() + count, carried.end());
     auto halve = [&](ArrayRef<Value> values, int64_t lanes) {

@@ -66,8 +66,16 @@ inline constexpr int64_t streamBytes = int64_t(8) << 20;
 /// kept in scratch memory.
 inline constexpr llvm::StringLiteral cachedAttrName = "intarsia.cached";
 
+/// On a reduction: the loops that are one with the reduction loop before them.
+inline constexpr llvm::StringLiteral mergedAttrName = "intarsia.merged";
+
 /// What a trial emission saw; what schedules are decided on.
 struct Observations {
+  struct ReductionLoop {
+    int64_t loop; // of the generic
+    std::string symbol;
+    SymExpr extent;
+  };
   /// Offsets of loads and stores, in elements, and positions that are needed as
   /// values (in conditions and scalar bodies).
   llvm::SmallVector<SymExpr> offsets, conditions;
@@ -79,6 +87,10 @@ struct Observations {
   llvm::StringMap<DearValue> dearValues;
   /// Transcendental operations in the code.
   int64_t dearOps = 0;
+  /// The loops of each reduction, once for each time that it was emitted.
+  llvm::SmallVector<
+      std::pair<mlir::Operation *, llvm::SmallVector<ReductionLoop>>>
+      reductions;
 };
 
 /// What a kernel's loops see of the function around them.
@@ -112,6 +124,16 @@ public:
 
 /// Whether the kernel checks, at run time, indices that data decides.
 bool hasChecks(graph::KernelOp kernel);
+
+/// A loop that adds up floats adds blocks, and these in blocks, so that a sum
+/// of many is as exact as PyTorch's.
+struct Cascade {
+  int64_t levels = 0; // of blocks
+  llvm::SmallVector<mlir::Value> zeros;
+  llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange,
+                                                    mlir::ValueRange)>
+      add;
+};
 
 class KernelEmitter {
 public:
@@ -152,6 +174,12 @@ private:
 
   using LaneBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       mlir::ValueRange carried)>;
+  using LoopBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+      mlir::Value variable, mlir::ValueRange carried)>;
+  llvm::SmallVector<mlir::Value>
+  cascadeLoop(mlir::Value begin, mlir::Value end, int64_t step,
+              llvm::ArrayRef<mlir::Value> initial, const Cascade &cascade,
+              LoopBody body);
   /// Runs `body` along lanes of `symbol` in [begin, end); vector carried
   /// values are narrowed by `narrow` between the main and the remainder loop.
   /// With one lane: a scalar loop.
@@ -161,7 +189,8 @@ private:
            LaneBody body,
            llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange,
                                                              int64_t)>
-               narrow);
+               narrow,
+           const Cascade &cascade = {});
 
   /// A loop whose body sees `symbol` as its variable.
   llvm::SmallVector<mlir::Value> scalarLoop(const std::string &symbol,

@@ -1,4 +1,4 @@
-//===- ChannelNorms.cpp - Batch normalisation ---------------------*- C++
+//===- ChannelNorms.cpp - Group and batch normalisation -----------*- C++
 //-*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
@@ -23,27 +23,101 @@ Operand ofChannels(const Tensor &tensor) {
   return Operand(Access{tensor, {1}});
 }
 
-/// The wanted gradients of input, weight and bias. One that is masked off is no
-/// output of the call.
-Lowered wantedGradients(graph::CallOp call, KernelBuilder &kernel,
-                        llvm::function_ref<Tensor(unsigned, DType)> gradient) {
-  std::optional<SmallVector<bool>> mask = boolsArgument(call, "output_mask");
-  if (!mask || mask->size() != 3)
-    return failure();
-  SmallVector<Tensor> results;
-  for (unsigned number = 0; number < 3; ++number) {
-    if (!(*mask)[number])
-      continue;
-    unsigned output = results.size();
-    if (output == call.getOutputs().size())
-      return failure();
-    results.push_back(withSizes(kernel,
-                                gradient(number, resultDType(call, output)),
-                                resultSizes(call, output)));
+/// Whether a channel's elements lie next to each other. Where the channels do
+/// (channels last), a kernel would walk through memory once for each of them,
+/// and PyTorch's does not.
+bool hasChannelsApart(graph::CallOp call) {
+  auto type = cast<graph::TensorType>(call.operand("input").getType());
+  SmallVector<SymExpr> sizes = type.getSizeExprs();
+  return !type.getStrideExprs()[1].isInteger(1) || sizes[1].isInteger(1) ||
+         llvm::all_of(ArrayRef(sizes).drop_front(2),
+                      [](const SymExpr &size) { return size.isInteger(1); });
+}
+
+//===----------------------------------------------------------------------===//
+// Group normalisation
+//===----------------------------------------------------------------------===//
+
+/// Tensors as N x groups x channels of a group x the rest.
+struct Grouping {
+  SmallVector<SymExpr> sizes; // of the whole tensor
+  int64_t group = 0, channels = 0;
+
+  static std::optional<Grouping> get(graph::CallOp call, const Tensor &in) {
+    std::optional<int64_t> group = call.intArg("group");
+    if (in.rank() < 2 || !group || *group < 1)
+      return std::nullopt;
+    std::optional<int64_t> channels = in.sizes[1].asInteger();
+    if (!channels || *channels % *group != 0)
+      return std::nullopt;
+    Grouping grouping;
+    grouping.group = *group;
+    grouping.channels = *channels;
+    grouping.sizes = {in.sizes[0], *group, *channels / *group};
+    llvm::append_range(grouping.sizes, ArrayRef(in.sizes).drop_front(2));
+    return grouping;
   }
-  if (results.empty() || results.size() != call.getOutputs().size())
+
+  /// The dimensions that statistics are taken over.
+  SmallVector<int64_t> dims() const {
+    return llvm::to_vector(llvm::seq<int64_t>(2, sizes.size()));
+  }
+  Tensor whole(KernelBuilder &kernel, const Tensor &in) const {
+    return withSizes(kernel, in, sizes);
+  }
+  /// A parameter, one value a channel.
+  std::optional<Operand> parameter(graph::CallOp call, KernelBuilder &kernel,
+                                   StringRef name) const {
+    std::optional<Tensor> tensor = tensorArgument(call, kernel, name);
+    if (!tensor)
+      return std::nullopt;
+    return Operand(
+        Access{withSizes(kernel, *tensor, {sizes[1], sizes[2]}), {1, 2}});
+  }
+};
+
+Lowered lowerGroupNorm(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> in = tensorArgument(call, kernel, "input");
+  std::optional<double> eps = call.floatArg("eps");
+  if (!areFloats(in) || in->rank() < 2 || !eps || !hasChannelsApart(call))
     return failure();
-  return results;
+  std::optional<Grouping> grouping = Grouping::get(call, *in);
+  if (!grouping)
+    return failure();
+  Tensor reshaped = grouping->whole(kernel, *in);
+  if (kernel.declined())
+    return failure();
+  Tensor x = kernel.cast(reshaped, computeType(in->dtype));
+  SmallVector<int64_t> dims = grouping->dims();
+  auto [mean, deviations] = moments(kernel, x, dims, x.dtype);
+  Tensor rstd =
+      reciprocalDeviation(kernel, deviations, countOf(x.sizes, dims), *eps);
+  SmallVector<Operand> operands = {x, along(mean, x.rank(), dims),
+                                   along(rstd, x.rank(), dims)};
+  std::optional<Operand> weight = grouping->parameter(call, kernel, "weight");
+  std::optional<Operand> bias = grouping->parameter(call, kernel, "bias");
+  if (kernel.declined())
+    return failure();
+  for (const std::optional<Operand> &parameter : {weight, bias})
+    if (parameter)
+      operands.push_back(*parameter);
+  Tensor out = compute(kernel, operands, x.sizes, resultDType(call, 0),
+                       [&](ArrayRef<Scalar> v) {
+                         // As PyTorch's kernel: x * scale + shift.
+                         Scalar scale = v[2];
+                         if (weight)
+                           scale = scale * v[3].to(scale.dtype());
+                         Scalar shift = -(scale * v[1]);
+                         if (bias)
+                           shift = shift + v.back().to(scale.dtype());
+                         return scale * v[0] + shift;
+                       });
+  return SmallVector<Tensor>{
+      withSizes(kernel, out, in->sizes),
+      withSizes(kernel, kernel.cast(mean, resultDType(call, 1)),
+                resultSizes(call, 1)),
+      withSizes(kernel, kernel.cast(rstd, resultDType(call, 2)),
+                resultSizes(call, 2))};
 }
 
 //===----------------------------------------------------------------------===//
@@ -87,17 +161,6 @@ Lowered lowerBatchNormInference(graph::CallOp call, KernelBuilder &kernel) {
   Tensor out = scaled(call, kernel, *x, *mean, *variance,
                       [&](const Scalar &v) { return 1.0 / sqrt(v + *eps); });
   return SmallVector<Tensor>{out, Tensor(), Tensor()};
-}
-
-/// Whether a channel's elements lie next to each other. Where the channels do
-/// (channels last), a kernel would walk through memory once for each of them,
-/// and PyTorch's does not.
-bool hasChannelsApart(graph::CallOp call) {
-  auto type = cast<graph::TensorType>(call.operand("input").getType());
-  SmallVector<SymExpr> strides = type.getStrideExprs();
-  SmallVector<SymExpr> sizes = type.getSizeExprs();
-  return type.getRank() == 2 || !strides[1].isInteger(1) ||
-         sizes[1].isInteger(1);
 }
 
 DType batchAccumulator(DType dtype) {
@@ -153,6 +216,29 @@ Lowered lowerBatchNormTraining(graph::CallOp call, KernelBuilder &kernel) {
   return results;
 }
 
+/// The wanted gradients of input, weight and bias. One that is masked off is no
+/// output of the call.
+Lowered wantedGradients(graph::CallOp call, KernelBuilder &kernel,
+                        llvm::function_ref<Tensor(unsigned, DType)> gradient) {
+  std::optional<SmallVector<bool>> mask = boolsArgument(call, "output_mask");
+  if (!mask || mask->size() != 3)
+    return failure();
+  SmallVector<Tensor> results;
+  for (unsigned number = 0; number < 3; ++number) {
+    if (!(*mask)[number])
+      continue;
+    unsigned output = results.size();
+    if (output == call.getOutputs().size())
+      return failure();
+    results.push_back(withSizes(kernel,
+                                gradient(number, resultDType(call, output)),
+                                resultSizes(call, output)));
+  }
+  if (results.empty() || results.size() != call.getOutputs().size())
+    return failure();
+  return results;
+}
+
 Lowered lowerBatchNormBackward(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> grad = tensorArgument(call, kernel, "grad_out");
   std::optional<Tensor> in = tensorArgument(call, kernel, "input");
@@ -203,6 +289,7 @@ Lowered lowerBatchNormBackward(graph::CallOp call, KernelBuilder &kernel) {
 } // namespace
 
 void registerChannelNorms(LoweringTable &table) {
+  table.add("aten::native_group_norm", lowerGroupNorm);
   table.add("aten::_native_batch_norm_legit_no_training",
             lowerBatchNormInference);
   table.add("aten::_native_batch_norm_legit_functional",

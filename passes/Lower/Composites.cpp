@@ -22,10 +22,7 @@ namespace intarsia::lower {
 namespace {
 
 Lowered lowerAs(StringRef name, graph::CallOp call, KernelBuilder &kernel) {
-  Lowering lowering = LoweringTable::get().lookup(name);
-  if (!lowering)
-    return failure();
-  return lowering(call, kernel);
+  return LoweringTable::get().lookup(name)(call, kernel);
 }
 
 /// The first result of another call, which stands before `call` meanwhile.
@@ -57,6 +54,30 @@ Lowered lowerLayerNorm(graph::CallOp call, KernelBuilder &kernel) {
                         .from(call, "normalized_shape")
                         .from(call, "weight")
                         .from(call, "bias")
+                        .from(call, "eps")
+                        .create({type, statistic, statistic}),
+                    kernel);
+}
+
+Lowered lowerGroupNorm(graph::CallOp call, KernelBuilder &kernel) {
+  auto type = resultType(call);
+  std::optional<int64_t> groups = call.intArg("num_groups");
+  SmallVector<SymExpr> sizes = type.getSizeExprs();
+  if (!groups || sizes.size() < 2)
+    return failure();
+  SymExpr rest(1);
+  for (const SymExpr &size : ArrayRef(sizes).drop_front(2))
+    rest = rest * size;
+  Type statistic = withSizes(type, {sizes[0], SymExpr(*groups)});
+  OpBuilder builder(call);
+  return lowerFirst(NewCall(builder, call.getLoc(), "aten::native_group_norm")
+                        .from(call, "input")
+                        .from(call, "weight")
+                        .from(call, "bias")
+                        .size("N", sizes[0])
+                        .size("C", sizes[1])
+                        .size("HxW", rest)
+                        .from(call, "num_groups", "group")
                         .from(call, "eps")
                         .create({type, statistic, statistic}),
                     kernel);
@@ -149,6 +170,7 @@ void registerComposites(LoweringTable &table) {
   for (auto [name, other] : otherNames)
     table.add(name, table.lookup(other));
   table.add("aten::batch_norm", lowerBatchNorm);
+  table.add("aten::group_norm", lowerGroupNorm);
   table.add("aten::layer_norm", lowerLayerNorm);
   table.add("aten::log_sigmoid", lowerLogSigmoid);
   table.add("aten::zero", lowerZero);

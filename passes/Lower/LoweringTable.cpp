@@ -29,7 +29,7 @@ constexpr Family families[] = {
     {"Division", registerDivision},
     {"Reductions", registerReductions},
     {"Softmax, layer and RMS norm", registerNormalisations},
-    {"Batch norm", registerChannelNorms},
+    {"Group and batch norm", registerChannelNorms},
     {"Losses", registerLosses},
     {"Indexing", registerIndexing},
     {"Factories", registerFactories},

@@ -60,6 +60,56 @@ def _native_layer_norm_backward(
     return None if grad_x is None else grad_x.to(x.dtype), grad_weight, grad_bias
 
 
+def _native_group_norm_backward(
+    grad: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    n: Any,
+    channels: Any,
+    inner: Any,
+    groups: int,
+    output_mask: list[bool],
+) -> Any:
+    # One kernel would sum over the elements of a channel for each of the results, and
+    # again for the group; taken apart, what PyTorch's own kernel sums once is a tensor.
+    from torch.fx.experimental.symbolic_shapes import guard_or_false
+
+    if (
+        x.device.type != "cpu"
+        or not x.is_contiguous()
+        or grad.dtype != x.dtype
+        or channels % groups != 0
+        or any(guard_or_false(size == 0) for size in (n, channels, inner))
+    ):
+        return NotImplemented
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    each = channels // groups
+    dy = grad.reshape(n, channels, inner).to(dtype)
+    wide = x.view(n, channels, inner).to(dtype)
+    # (channel sums) as n x groups x channels of a group
+    products, sums = (t.sum(2).view(n, groups, each) for t in (dy * wide, dy))
+    center, scale = (t.to(dtype).view(n, groups, 1) for t in (mean, rstd))
+    gamma = None if weight is None else weight.to(dtype).view(1, groups, each)
+    grad_x = grad_weight = grad_bias = None
+    if output_mask[0]:
+        scaled = [t if gamma is None else t * gamma for t in (products, sums)]
+        product, total = (t.sum(2, keepdim=True) for t in scaled)
+        part = 1.0 / (each * inner)
+        b = (total * center - product) * scale * scale * scale * part
+        c = -b * center - total * scale * part
+        a = scale if gamma is None else scale * gamma
+        a, b, c = (t.expand(n, groups, each).reshape(n, channels, 1) for t in (a, b, c))
+        grad_x = (a * dy + b * wide + c).to(x.dtype).view(x.shape)
+    if output_mask[1]:
+        grad_weight = ((products - sums * center) * scale).sum(0).view(channels)
+    if output_mask[2]:
+        grad_bias = sums.sum(0).view(channels)
+    kind = x.dtype if weight is None else weight.dtype
+    return grad_x, *(None if t is None else t.to(kind) for t in (grad_weight, grad_bias))
+
+
 def _constant_pad_nd(x: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
     # Where nothing is added, the kernel copies a slice, which keeps the order of its
     # strides. With symbolic numbers the fake promises a contiguous result.
@@ -153,6 +203,7 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.constant_pad_nd.default: _constant_pad_nd,
         aten._native_batch_norm_legit_functional.default: _batch_norm,
         aten.native_dropout.default: _native_dropout,
+        aten.native_group_norm_backward.default: _native_group_norm_backward,
         aten.native_layer_norm.default: _native_layer_norm,
         aten.native_layer_norm_backward.default: _native_layer_norm_backward,
     }

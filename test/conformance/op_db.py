@@ -327,10 +327,11 @@ def _is_nearer(got: torch.Tensor, want: torch.Tensor, exact: torch.Tensor, allow
     defined = got.isfinite() & want.isfinite() & exact.isfinite()
     if not torch.equal(got[~defined].nan_to_num(0.5), want[~defined].nan_to_num(0.5)):
         return False
+    dtype = want.dtype
     got, want, exact = (x[defined].to(exact.dtype) for x in (got, want, exact))
     if not got.numel():
         return True
-    rtol, atol = allowed.get(want.dtype, torch.testing._comparison.default_tolerances(want.dtype))
+    rtol, atol = allowed.get(dtype, torch.testing._comparison.default_tolerances(dtype))
     bound = (atol + rtol * exact.abs()).clamp(min=2 * (want - exact).abs().max())
     return bool(((got - exact).abs() <= bound).all())
 

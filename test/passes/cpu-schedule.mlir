@@ -91,3 +91,19 @@ func.func @not_large(%x: !intarsia.tensor<[2047, 1024]xf32>) -> !intarsia.tensor
   %0 = intarsia.call "aten::neg"(self = %x) : (!intarsia.tensor<[2047, 1024]xf32>) -> !intarsia.tensor<[2047, 1024]xf32>
   return %0 : !intarsia.tensor<[2047, 1024]xf32>
 }
+
+// A reduction over dimensions that lie one after the other is one loop; rows that
+// are apart in memory, with a part of each summed, are not.
+// CHECK-LABEL: func.func @several
+// CHECK: intarsia.merged = array<i64: 2>
+// CHECK-LABEL: func.func @apart
+// CHECK-NOT: intarsia.merged
+// CHECK: return
+func.func @several(%x: !bat) -> !intarsia.tensor<[4]xf32> {
+  %0 = intarsia.call "aten::sum.dim_IntList"(self = %x, dim = [1, 2], keepdim = false, dtype = none) : (!bat) -> !intarsia.tensor<[4]xf32>
+  return %0 : !intarsia.tensor<[4]xf32>
+}
+func.func @apart(%x: !bat) -> !intarsia.tensor<[s0]xf32> {
+  %0 = intarsia.call "aten::sum.dim_IntList"(self = %x, dim = [0, 2], keepdim = false, dtype = none) : (!bat) -> !intarsia.tensor<[s0]xf32>
+  return %0 : !intarsia.tensor<[s0]xf32>
+}

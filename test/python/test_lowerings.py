@@ -31,6 +31,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.utils import _pytree as pytree
 
 import intarsia.backend
+from intarsia import decompositions
 from intarsia.options import Options
 
 aten = torch.ops.aten
@@ -518,6 +519,10 @@ add(
 )
 
 
+def group_norm(v: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> Any:
+    return aten.native_group_norm(v, weight, bias, v.shape[0], 6, v.shape[2] * v.shape[3], 3, 1e-5)
+
+
 def batch_norm(
     v: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, weight: torch.Tensor
 ) -> Any:
@@ -530,6 +535,7 @@ def rms_norm(v: torch.Tensor, weight: torch.Tensor) -> Any:
     return torch.nn.functional.rms_norm(v, [v.shape[-1]], weight, 1e-5)
 
 
+add("normalisations", group_norm, shaped(3, 6, 5, 7), shaped(6), shaped(6), relative=LOOSE)
 variance = lambda d: tensor(d, (6,), low=0.1, high=2, specials=False)  # noqa: E731
 add(
     "normalisations",
@@ -791,6 +797,14 @@ def batch_norm_backward(g: torch.Tensor, v: torch.Tensor, weight: torch.Tensor) 
     return [mean, rstd, *training, *frozen]
 
 
+def group_norm_backward(g: torch.Tensor, v: torch.Tensor, weight: torch.Tensor) -> Any:
+    count = v.shape[2] * v.shape[3]
+    _, mean, rstd = aten.native_group_norm(v, weight, weight, v.shape[0], 6, count, 3, 1e-5)
+    return aten.native_group_norm_backward(
+        g, v, mean, rstd, weight, v.shape[0], 6, count, 3, [True, True, True]
+    )
+
+
 def channels_last(v: torch.Tensor) -> torch.Tensor:
     return v.contiguous(memory_format=torch.channels_last) if v.dim() == 4 else v
 
@@ -829,14 +843,14 @@ add(
     layouts=DENSE,
 )
 gradient = shaped(3, 6, 5, 7, seed=13)
-for backward in (batch_norm_backward,):
+for backward, dtypes in ((batch_norm_backward, (f32, f64)), (group_norm_backward, FLOATS)):
     add(
         "channel norms",
         backward,
         gradient,
         image,
         shaped(6),
-        dtypes=(f32, f64),
+        dtypes=dtypes,
         relative=LOOSE,
         layouts=DENSE,
     )
@@ -1087,7 +1101,11 @@ def test_lowerings(group: str, dynamic: bool) -> None:
 
     compiled = torch.compile(
         lambda given: run_all(cases, given),
-        backend=aot_autograd(fw_compiler=compile_both, inference_compiler=compile_both),
+        backend=aot_autograd(
+            fw_compiler=compile_both,
+            inference_compiler=compile_both,
+            decompositions=decompositions.table(),
+        ),
         fullgraph=True,
     )
     with intarsia.backend.record_compilations() as compilations:

@@ -47,6 +47,33 @@ def check_bits(compile_with: Callable[..., Any], function: Any, *inputs: torch.T
         assert torch.equal(bits(a), bits(b)), f"result {i}: {a} instead of {b}"
 
 
+# --- How exact sums are --------------------------------------------------------------
+
+# Rows, columns, what lies between, everything; long enough that adding one element
+# after the other would lose three digits.
+SUMS = (
+    ((3, 300_000), (1,)),
+    ((50_000, 5), (0,)),
+    ((4, 30_000, 3), (1,)),
+    ((40, 3, 50, 47), (0, 2, 3)),
+    ((200_003,), (0,)),
+)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize(("shape", "dims"), SUMS, ids=str)
+def test_sums_of_many_are_as_exact_as_eager(compile_with, shape, dims, dynamic):
+    x = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+
+    def sums(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x.sum(dims), (x * x).mean(dims), (x + 1).sum(dims)]
+
+    got = compile_with(sums, dynamic=dynamic)(x)
+    for a, b, c in zip(got, sums(x), sums(x.double()), strict=True):
+        error, allowed = ((y - c).abs().max() / c.abs().max() for y in (a, b))
+        assert error <= max(4 * allowed, 5e-7)
+
+
 # --- NaN, infinity, signs of zero, denormals ------------------------------------------
 
 # Rows with one thing each; a last dimension that no vector length divides.

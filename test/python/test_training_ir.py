@@ -189,7 +189,7 @@ def test_composite_operators(tmp_path, fuse, training):
     images = torch.randn(2, 3, 6, 6)
     loaded = check(tmp_path, net, (images,), (images * 2 + 1,), (images - 1,), fuse=fuse)
     if fuse:
-        for name in ("layer_norm", "gelu", "softmax", "silu", "relu"):
+        for name in ("layer_norm", "group_norm", "gelu", "softmax", "silu", "relu"):
             assert f"call aten::{name}" not in loaded.plan_text
         assert ("batch_norm" in calls(loaded)) == training
         assert ("dropout" in calls(loaded)) == training
