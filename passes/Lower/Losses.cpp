@@ -279,10 +279,13 @@ struct NegativeLogLikelihood {
         target->rank() != self->rank() - 1 || target->dtype != DType::I64 ||
         (self->dtype != DType::F32 && self->dtype != DType::F64))
       return std::nullopt;
-    // Classes are dimension 1; the others are the target's.
+    // Classes are dimension 1; the others are the target's. Of rows that are
+    // products of other sizes only a check at run time may know that.
     SmallVector<SymExpr> rows = self->sizes;
     rows.erase(rows.begin() + 1);
-    if (rows != target->sizes)
+    if (rows != target->sizes &&
+        (rows.size() != 1 ||
+         (rows[0].asInteger() && target->sizes[0].asInteger())))
       return std::nullopt;
     return NegativeLogLikelihood{
         kernel,     *self,
@@ -292,7 +295,20 @@ struct NegativeLogLikelihood {
 
   /// `index` is where to read: in range whatever the data.
   Target at(const Scalar &target) const;
+  /// A row of one tensor, in range in the other.
+  Scalar rowIn(const Tensor &tensor, const Scalar &row) const;
+  bool hasRowsOfTarget() const { return self.sizes[0] == target.sizes[0]; }
 };
+
+Scalar NegativeLogLikelihood::rowIn(const Tensor &tensor,
+                                    const Scalar &row) const {
+  if (hasRowsOfTarget())
+    return row;
+  Scalar rows = exprScalar(self.sizes[0], row);
+  check(rows == exprScalar(target.sizes[0], row),
+        "aten::nll_loss: the input and the target have different sizes");
+  return min(row, exprScalar(tensor.sizes[0], row) - row.constant(1));
+}
 
 Target NegativeLogLikelihood::at(const Scalar &target) const {
   Scalar isIgnored = target == target.constant(ignoreIndex);
@@ -316,6 +332,7 @@ Lowered lowerNLLLoss(graph::CallOp call, KernelBuilder &kernel) {
                 [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
                   Target target = loss->at(v[0]);
                   SmallVector<Scalar> at = llvm::to_vector(position);
+                  at[0] = loss->rowIn(loss->self, at[0]);
                   at.insert(at.begin() + 1, target.index);
                   Scalar value = readAt(loss->self, at);
                   return select(target.isIgnored, value.constant(0.0),
@@ -348,14 +365,22 @@ Lowered lowerNLLLossBackward(graph::CallOp call, KernelBuilder &kernel) {
       grad->sizes != (loss->reduction == lossNone ? loss->target.sizes
                                                   : SmallVector<SymExpr>()))
     return failure();
-  Operand target = along(loss->target, loss->self.rank(), 1);
+  bool isAligned = loss->hasRowsOfTarget();
+  if (!isAligned && grad->rank() != 0)
+    return failure();
   Operand gradient = grad->rank() == 0 ? Operand(Access{*grad, {}})
                                        : along(*grad, loss->self.rank(), 1);
+  SmallVector<Operand> operands = {gradient, Access{*totalWeight, {}}};
+  if (isAligned)
+    operands.push_back(along(loss->target, loss->self.rank(), 1));
   return SmallVector<Tensor>{computeAt(
-      kernel, {target, gradient, Access{*totalWeight, {}}}, loss->self.sizes,
-      resultDType(call), [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
-        Target target = loss->at(v[0]);
-        Scalar scaled = loss->reduction == lossMean ? v[1] / v[2] : v[1];
+      kernel, operands, loss->self.sizes, resultDType(call),
+      [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
+        Target target = loss->at(
+            isAligned ? v[2]
+                      : readAt(loss->target,
+                               {loss->rowIn(loss->target, position[0])}));
+        Scalar scaled = loss->reduction == lossMean ? v[0] / v[1] : v[0];
         Scalar isTarget = (position[1] == target.index) & ~target.isIgnored;
         return select(isTarget, -scaled * target.weight, scaled.constant(0.0));
       })};

@@ -1130,3 +1130,27 @@ def stray_calls(plan: str) -> list[str]:
         line.split(" call ")[1].split("(")[0] for line in plan.splitlines() if " call " in line
     }
     return [f"{name} is still called" for name in sorted(called - VIEW_OPERATORS)]
+
+
+def test_loss_of_rows_that_are_other_products() -> None:
+    """The types do not say that two products of sizes are equal; guards do."""
+
+    def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+    def run(function: Callable[..., Any], a: int, b: int) -> tuple[torch.Tensor, torch.Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        logits = torch.randn(a, b, 11, generator=generator, requires_grad=True)
+        labels = torch.randint(0, 11, (b, a), generator=generator)
+        labels[0, 0] = -100
+        result = function(logits, labels)
+        result.backward()
+        return result.detach(), logits.grad
+
+    compiled = torch.compile(loss, backend="intarsia", dynamic=True, fullgraph=True)
+    with intarsia.backend.record_compilations() as compilations:
+        for sizes in ((3, 5), (7, 2)):
+            torch.testing.assert_close(run(compiled, *sizes), run(loss, *sizes))
+    assert len(compilations) == 2
+    for compilation in compilations:
+        assert not stray_calls(compilation.program.plan_text)
