@@ -438,4 +438,29 @@ def PlanWaits : Pass<"plan-waits", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numSunk", "sunk", "Waits that moved down">];
 }
 
+def RestoreUpdates : Pass<"restore-updates", "::mlir::ModuleOp"> {
+  let summary = "Write a part of an argument where it lies";
+  let description = [{
+    Functionalisation makes of a write into a view a new value of the view, which
+    is put into a new value of what it is a view of, and so on. Where an argument
+    gets the last of these values anyway, the part alone is written again.
+
+    ```mlir
+    %1 = intarsia.call "aten::select.int"(self = %cache, dim = 0, index = 1)
+    %2 = intarsia.call "aten::index_copy"(self = %1, dim = 0, index = %i, ...)
+    %3 = intarsia.call "aten::select_scatter"(self = %cache, src = %2, ...)
+    // becomes
+    %3 = intarsia.call "aten::index_copy_"(self = view<%cache, ...>, ...)
+      mutates(%cache) returns(tied)
+    ```
+
+    What put the part back is the argument's new value; what else read it is a
+    view of that. An update of which a tensor may lie in the same memory stays as
+    it is. Whether the write is done in place is decided by `plan-inplace`.
+  }];
+  let dependentDialects = ["::intarsia::graph::GraphDialect"];
+  let statistics = [
+    Statistic<"numRestored", "restored", "Updates that became writes">];
+}
+
 #endif // INTARSIA_PASSES_PASSES_TD

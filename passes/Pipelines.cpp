@@ -24,6 +24,7 @@ void buildLowerPipeline(OpPassManager &manager,
                         const PipelineOptions &options) {
   manager.addPass(createInlineRegions());
   manager.addPass(createFunctionalise());
+  manager.addPass(createRestoreUpdates());
   manager.addPass(createNormalise());
   // Updates in place stay calls.
   manager.addPass(createPlanInplace());

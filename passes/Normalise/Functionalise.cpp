@@ -360,7 +360,7 @@ private:
       Value place = placeOf(call.operand("self"));
       // What is copied as it is becomes the new value. Of what the program may
       // return it would not do: two results would be one tensor.
-      if (isa<BlockArgument>(rootOf(place)) &&
+      if (isa<BlockArgument>(rootOf(place)) && mayScatter(place) &&
           source.getType() == place.getType())
         return assign(place,
                       analysis.isRenamed(source) ? read(source) : source);
@@ -503,6 +503,7 @@ private:
           .from(view, "dim0")
           .from(view, "dim1")
           .createOne(type, /*isView=*/true);
+    assert(mayScatter(view.getOutputs().front()) && "asked for before");
     return call("aten::view")
         .value("self", fresh)
         .sizes("size", cast<graph::TensorType>(type).getSizeExprs())

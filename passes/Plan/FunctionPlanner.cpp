@@ -566,6 +566,51 @@ plan::Slot FunctionPlanner::slotOf(Value value) {
   return slots.lookup(value);
 }
 
+/// Copies `source` into the part of `base` that starts at `offset`.
+void FunctionPlanner::planCopy(Location location, Value base, Value source,
+                               ArrayRef<SymExpr> sizes,
+                               ArrayRef<SymExpr> strides,
+                               const SymExpr &offset) {
+  auto type = cast<graph::TensorType>(base.getType());
+  plan::Slot target = slotOf(base);
+  if (sizes != ArrayRef(type.getSizeExprs()) ||
+      strides != ArrayRef(type.getStrideExprs()) || offset != SymExpr(0)) {
+    plan::Step view = newStep(Kind::View, location);
+    view.source = target;
+    view.slot = target = newSlot();
+    view.spec =
+        spec(graph::TensorType::get(location.getContext(), sizes, strides,
+                                    type.getDtype(), type.getDevice()));
+    view.offset = expr(offset);
+    out.steps.push_back(std::move(view));
+  }
+  plan::Step copy = newStep(Kind::Copy, location);
+  copy.source = slotOf(source);
+  copy.slot = target;
+  out.steps.push_back(std::move(copy));
+}
+
+/// A copy in place into a part of a tensor needs no call.
+bool FunctionPlanner::planCopyOfPart(graph::CallOp call) {
+  Value source = call.operand("src");
+  if (call.getCallee() != "aten::copy_" || !source || call.getAliasing() ||
+      call.getArgs().empty() || !isInplace(call, 0))
+    return false;
+  auto view = dyn_cast<graph::ViewAttr>(call.arg("self"));
+  if (!view)
+    return false;
+  auto exprs = [](ArrayRef<graph::ExprAttr> attributes) {
+    return llvm::map_to_vector(attributes, [](graph::ExprAttr attribute) {
+      return attribute.getExpr();
+    });
+  };
+  Value base = call.getInputs()[view.getIndex()];
+  planCopy(call.getLoc(), base, source, exprs(view.getSizes()),
+           exprs(view.getStrides()), view.getOffset().getExpr());
+  slots[call.getUpdated().front()] = slotOf(base);
+  return true;
+}
+
 /// Writes the part that changes into the storage of the old value.
 void FunctionPlanner::planUpdate(graph::CallOp call) {
   Update update = *updateOf(call);
@@ -583,23 +628,8 @@ void FunctionPlanner::planUpdate(graph::CallOp call) {
     out.steps.push_back(std::move(step));
     return;
   }
-  auto type = cast<graph::TensorType>(call.operand("self").getType());
-  plan::Slot target = self;
-  if (ArrayRef(update.sizes) != ArrayRef(type.getSizeExprs()) ||
-      update.offset != SymExpr(0)) {
-    plan::Step view = newStep(Kind::View, call.getLoc());
-    view.source = self;
-    view.slot = target = newSlot();
-    view.spec = spec(graph::TensorType::get(call.getContext(), update.sizes,
-                                            update.strides, type.getDtype(),
-                                            type.getDevice()));
-    view.offset = expr(update.offset);
-    out.steps.push_back(std::move(view));
-  }
-  plan::Step copy = newStep(Kind::Copy, call.getLoc());
-  copy.source = slotOf(call.operand("src"));
-  copy.slot = target;
-  out.steps.push_back(std::move(copy));
+  planCopy(call.getLoc(), call.operand("self"), call.operand("src"),
+           update.sizes, update.strides, update.offset);
 }
 
 LogicalResult FunctionPlanner::planCall(graph::CallOp call) {
@@ -612,7 +642,7 @@ LogicalResult FunctionPlanner::planCall(graph::CallOp call) {
                                  : call.getInputs()[call.getMutates().front()]);
     return success();
   }
-  if (planView(call))
+  if (planView(call) || planCopyOfPart(call))
     return success();
   if (reusedOperand(call)) {
     planUpdate(call);

@@ -104,6 +104,10 @@ private:
   mlir::LogicalResult planCall(graph::CallOp call);
   bool planView(graph::CallOp call);
   void planUpdate(graph::CallOp call);
+  bool planCopyOfPart(graph::CallOp call);
+  void planCopy(mlir::Location location, mlir::Value base, mlir::Value source,
+                llvm::ArrayRef<SymExpr> sizes, llvm::ArrayRef<SymExpr> strides,
+                const SymExpr &offset);
   mlir::LogicalResult planKernel(graph::KernelOp kernel);
   mlir::LogicalResult planReturn(mlir::func::ReturnOp op);
   mlir::LogicalResult planGuards();

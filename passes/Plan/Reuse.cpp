@@ -40,12 +40,23 @@ static std::string twinOf(StringRef callee) {
 
 std::optional<Update> updateOf(graph::CallOp call) {
   Value self = call.operand("self");
-  if (!self || call.getOutputs().size() != 1 || !call.getMutates().empty() ||
-      call.getEffectful() || call.getAliasing() || call.getRandom() ||
+  if (!self || call.getOutputs().size() != 1 ||
       self.getType() != call.getOutputs().front().getType())
     return std::nullopt;
+  return partialUpdateOf(call);
+}
+
+std::optional<Update> partialUpdateOf(graph::CallOp call) {
+  Value self = call.operand("self");
+  if (!self || call.getOutputs().size() != 1 || !call.getMutates().empty() ||
+      call.getEffectful() || call.getAliasing() || call.getRandom())
+    return std::nullopt;
   auto type = dyn_cast<graph::TensorType>(self.getType());
-  if (!type || isComplex(type.getDtype()))
+  auto result =
+      dyn_cast<graph::TensorType>(call.getOutputs().front().getType());
+  if (!type || !result || isComplex(type.getDtype()) ||
+      type.getDtype() != result.getDtype() ||
+      type.getSizeExprs() != result.getSizeExprs())
     return std::nullopt;
   Update update;
   update.twin = twinOf(call.getCallee());

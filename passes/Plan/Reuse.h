@@ -38,6 +38,9 @@ struct Update {
 /// Nullopt when the call is no update of its argument `self`.
 std::optional<Update> updateOf(graph::CallOp call);
 
+/// The same, also when the result has other strides than `self`.
+std::optional<Update> partialUpdateOf(graph::CallOp call);
+
 /// The argument that the call's result replaces in place; null when it makes a
 /// new tensor.
 mlir::Value reusedOperand(graph::CallOp call);

@@ -736,9 +736,22 @@ def _traced_value(node: fx.Node) -> Any:
         if user.target is not operator.getitem or user.args[0] is not node:
             return _fake_result(node)
         members[user.args[1]] = _traced_value(user)
-    if not members:  # a number alone, which tracing takes for a constant
-        return None
+    if not members:
+        return _fake_number(node)
     return tuple(members.get(i) for i in range(max(members) + 1))
+
+
+def _fake_number(node: fx.Node) -> Any:
+    """What an operator returns that returns a number alone, for which tracing has put
+    what the fake returned; None when it cannot be told."""
+    returns = getattr(getattr(node.target, "_schema", None), "returns", ())
+    if len(returns) != 1 or str(returns[0].type) not in ("int", "float", "bool"):
+        return None
+    try:
+        value = _fake_result(node)
+    except Exception:  # a fake that needs what surrounded it
+        return None
+    return value if isinstance(value, (int, float)) else None
 
 
 def _fake_result(node: fx.Node) -> Any:

@@ -82,6 +82,13 @@ REFUSALS = (
     ),
     Refusal(
         "AOTAutograd",
+        r"no autograd formula was registered",
+        "AOTAutograd traces the backward together with the forward: register a formula with "
+        "register_autograd, or, where no gradient is wanted, call the function under "
+        "torch.no_grad() or the operator on x.detach().",
+    ),
+    Refusal(
+        "AOTAutograd",
         r"non-differentiable view input mutations",
         "AOTAutograd does not train through two inputs that share memory and are written: "
         "pass the base, and take the views inside the function.",

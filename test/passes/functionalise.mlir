@@ -31,6 +31,17 @@ func.func @opaque_part(%b: !m {intarsia.kind = "buffer", intarsia.target = "cach
   return
 }
 
+// Also a copy, where no operator puts back what such a view takes.
+// CHECK-LABEL: func.func @narrowed
+// CHECK-NOT: "aten::view"
+// CHECK: %[[CACHE:.+]] = intarsia.call "aten::copy_"(self = view<%arg0, [2, 8], [8, 1], 8>, src = %arg1, non_blocking = false) mutates(%arg0)
+// CHECK: return %[[CACHE]]
+func.func @narrowed(%b: !m {intarsia.kind = "buffer", intarsia.target = "cache"}, %x: !intarsia.tensor<[2, 8]xf32> {intarsia.kind = "user", intarsia.name = "x"}) attributes {intarsia.aliasing} {
+  %0 = intarsia.call "aten::narrow"(self = %b, dim = 0, start = 1, length = 2) {aliasing, views = array<i64: 0>} : (!m) -> !intarsia.tensor<[2, 8]xf32>
+  %1 = intarsia.call "aten::copy_"(self = %0, src = %x, non_blocking = false) mutates(%0) returns(tied) {aliasing} : (!intarsia.tensor<[2, 8]xf32>, !intarsia.tensor<[2, 8]xf32>) -> !intarsia.tensor<[2, 8]xf32>
+  return
+}
+
 // A view that was taken before a write is read after it: taken anew.
 // CHECK-LABEL: func.func @through_views
 // CHECK: %[[Y:.+]] = intarsia.call "my::make"

@@ -82,6 +82,58 @@ class Argument(nn.Module):
 MODELS = [TwoCaches, OneBuffer, Slices, Argument]
 
 
+# --- PyTorch's own operators in place, on views ------------------------------------
+
+
+def indexed(cache, x, slot):
+    cache[0].index_copy_(0, slot, x + 1)
+    cache[1].index_put_((slot,), x * 2)
+    cache[:, slot] = x * 3
+    cache[0, slot + 1] = x
+    rows = (slot + 2)[:, None].expand(1, WIDTH)
+    cache[0].scatter_(0, rows, x * 2)
+    cache[1].index_add_(0, slot, x)
+
+
+def sliced(cache, x, slot):
+    cache[0, 3:4].copy_(x * 2)
+    cache[1, 7] = x[0] * 2
+    cache[:, 4:6] = x
+    cache[0].narrow(0, 8, 1).copy_(x * 2)
+    cache.select(0, 1).narrow(0, 9, 1).copy_(x)
+
+
+def computed(cache, x, slot):
+    cache[0, :2].mul_(0.5).add_(1)
+    cache[1, 2:4] += x.exp()
+    cache[0, 5:9].zero_()
+    cache[1].narrow(0, 0, 4).masked_fill_(x > 0, 3.0)
+
+
+def by_heads(cache, x, slot):
+    keys = cache.view(2, 1, SLOTS, 8, WIDTH // 8)
+    keys[0, :, slot] = (x * 2).view(1, 1, 8, WIDTH // 8)
+    keys[1].transpose(1, 2)[:, :, slot] = (x * 3).view(1, 8, 1, WIDTH // 8)
+    cache[0].view(1, 8, SLOTS, WIDTH // 8).index_copy_(2, slot, x.view(1, 8, 1, -1))
+
+
+WRITES = [indexed, sliced, computed, by_heads]
+
+
+class Written(OneBuffer):
+    """The cache is a buffer that `write` writes."""
+
+    write = staticmethod(indexed)
+
+    def forward(self, x, slot):
+        self.write(self.cache, x, slot)
+        return attend(x, *self.caches())
+
+
+def written(write) -> type:
+    return type(write.__name__, (Written,), {"write": staticmethod(write)})
+
+
 def step(model: type) -> tuple[Tensor, ...]:
     x, slot = torch.randn(1, WIDTH), torch.tensor([7])
     return (x, slot, torch.zeros(2, SLOTS, WIDTH)) if model is Argument else (x, slot)
@@ -123,3 +175,24 @@ def test_exported(model, functional, fuse, tmp_path):
     loaded = intarsia.load(tmp_path / "m.compiled.pt2")
     # A loaded program keeps its buffers to itself; what it reads of them tells.
     check(module, loaded, lambda: list(module.buffers()))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("write", WRITES)
+def test_operators_in_place(write, dynamic):
+    model = written(write)
+    module = model()
+    compiled = torch.compile(module, backend="intarsia", fullgraph=True, dynamic=dynamic)
+    check(model(), compiled, lambda: list(module.buffers()))
+
+
+@pytest.mark.parametrize("functional", [False, True], ids=["export", "functional"])
+@pytest.mark.parametrize("write", WRITES)
+def test_operators_in_place_exported(write, functional, tmp_path):
+    model = written(write)
+    reference = model()
+    program = torch.export.export(model(), step(model))
+    if functional:
+        program = program.run_decompositions({})
+    loaded = intarsia.load(intarsia.aot_compile(program, tmp_path / "m.compiled.pt2"))
+    check(reference, loaded, lambda: list(reference.buffers()))

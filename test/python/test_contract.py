@@ -121,6 +121,7 @@ BROKEN = {
         number,
         ["output 1", "is 0", "at least 1"],
     ),
+    "number_alone": ("float", lambda x: 0.5, lambda x: 2.5, ["output 0", "is 0.5", "2.5"]),
     "alias": ("Tensor", lambda x: x, like, ["output 0 shares memory with argument 'x'"]),
     "alias_of_view": (
         "Tensor",
@@ -141,8 +142,8 @@ BROKEN = {
         ["output 0[1] shares memory with output 0[0]"],
     ),
 }
-# AOTAutograd, and export without a file, refuse what returns a number.
-ONLY_COMPILE = {"number"}
+# torch.export.save cannot write what returns a number that only the kernel knows.
+ONLY_COMPILE = {"number", "number_alone"}
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +161,7 @@ def test_kernel_breaks_its_promise(through, broken, name, request):
         pytest.skip("torch.export.save cannot write it")
     op, (_, _, fake, words) = broken[name], BROKEN[name]
     x = torch.ones(3, 4)
-    f = through(lambda x: op(x * 2), x)
+    f = through(lambda x: (op(x * 2), x + 1), x)
     with pytest.raises(intarsia.ContractError) as caught:
         f(x)
     text = str(caught.value)
@@ -172,16 +173,38 @@ def test_kernel_breaks_its_promise(through, broken, name, request):
 
 
 def test_strides_are_copied_with_one_warning(through):
-    op = _transposed()
-    x = torch.arange(12.0).view(3, 4)
-    f = through(lambda x: op(x * 2), x)
+    """One for an operator's output, whatever the sizes and the programs."""
+    name = f"transposed_{len(WARNED)}"
+    WARNED.append(name)
+    op = register(f"{name}(Tensor x) -> Tensor", lambda x: x.t().contiguous().t(), like)
+    inputs = [torch.arange(12.0).view(3, 4), torch.arange(10.0).view(5, 2)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        results = [f(x) for _ in range(3)]
-    for y in results:
-        assert y.stride() == (4, 1) and torch.equal(y, x * 2)
+        for x in inputs:
+            f = through(lambda x: op(x * 2), x)
+            for _ in range(2):
+                y = f(x)
+                assert y.stride() == (x.shape[1], 1) and torch.equal(y, x * 2)
     (text,) = [str(w.message) for w in caught if "contract::" in str(w.message)]
     assert "[1, 3]" in text and "[4, 1]" in text and place_of(like) in text
+
+
+WARNED: list[str] = []
+
+
+@pytest.mark.parametrize("tag", ["needs_contiguous_strides", "flexible_layout"])
+def test_no_warning_where_a_tag_changes_the_strides(through, tag):
+    """The fake saw the program's strides, the kernel those that its tag asks for."""
+    if not hasattr(torch.ops.contract, tag):
+        register(
+            f"{tag}(Tensor x) -> Tensor", lambda x: x * 2, like, tags=[getattr(torch.Tag, tag)]
+        )
+    op = getattr(torch.ops.contract, tag)
+    x = torch.arange(12.0).view(3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y = through(lambda x: op(x.t()) + 0, x, strict=True)(x)
+    assert_same(y, (x * 2).t() + 0)
 
 
 def test_strides_are_an_error_when_strict(through):
@@ -304,6 +327,29 @@ def test_kernels_use_pytorch_inside(through, op):
     for _ in range(2):
         assert_same(f(x), op(x * 2) + 1)
     assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+
+
+@torch.library.custom_op("contract::force_below", mutates_args=())
+def force_below(x: Tensor) -> Tensor:
+    return _force(x)
+
+
+force_below.register_fake(torch.empty_like)
+register("force_formula(Tensor x) -> Tensor", _force, like)
+torch.library.register_autograd("contract::force_formula", lambda ctx, grad: grad * 2, lib=library)
+
+
+@pytest.mark.parametrize("name", ["force_below", "force_formula"])
+def test_kernels_behind_an_autograd_kernel_record_nothing(through, name):
+    op = getattr(torch.ops.contract, name)
+
+    def f(x):
+        return op(x * 2) + 1
+
+    x = torch.randn(4, 4)
+    for function in (f, through(f, x)):
+        with pytest.raises(RuntimeError, match="does not require grad"):
+            function(x)
 
 
 STATES: list[Any] = []

@@ -23,6 +23,7 @@
 
 #include <ATen/ScalarOps.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 #include <c10/core/Layout.h>
@@ -31,9 +32,10 @@
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <sstream>
 
 using namespace intarsia::runtime;
@@ -235,6 +237,17 @@ struct PreparedCall {
     if (site.record)
       fakeLocation = site.record->fakeLocation;
     isAten = name.rfind("aten::", 0) == 0 || name.rfind("prims::", 0) == 0;
+    // Eager comes through the operator's own autograd kernel, in which what its
+    // kernel computes is not recorded.
+    belowAutograd =
+        !isAten &&
+        (this->op.hasKernelForDispatchKey(c10::DispatchKey::Autograd) ||
+         this->op.hasKernelForDispatchKey(c10::DispatchKey::AutogradCPU) ||
+         this->op.hasKernelForDispatchKey(c10::DispatchKey::AutogradCUDA));
+    // The kernel is given other strides than the fake was.
+    freeLayout = this->op.hasTag(at::Tag::needs_contiguous_strides) ||
+                 this->op.hasTag(at::Tag::needs_fixed_stride_order) ||
+                 this->op.hasTag(at::Tag::flexible_layout);
   }
 
   void build(const CallSite &site);
@@ -326,6 +339,7 @@ private:
   bool strict, isAten = false, anyBinds = false;
   bool isSimple; // nothing to arrange around the call
   bool checksAlias;
+  bool belowAutograd, freeLayout;
   std::vector<ArgPlan> args;
   PlainResult plain;
   /// Slots of tensors among the arguments, for aliases; their names beside.
@@ -335,7 +349,6 @@ private:
   std::string name, fakeLocation;
   Autocast autocast;
   std::string currentArgument;
-  std::atomic<bool> warned{false};
 };
 
 //===----------------------------------------------------------------------===//
@@ -891,6 +904,14 @@ bool PreparedCall::fits(const SpecPlan &spec, c10::TensorImpl *tensor,
   return true;
 }
 
+/// Once for an operator's output, whatever the sizes and the programs.
+static bool isFirstWarning(const std::string &subject) {
+  static std::mutex mutex;
+  static std::set<std::string> given;
+  std::lock_guard<std::mutex> lock(mutex);
+  return given.insert(subject).second;
+}
+
 /// The slow path of a result that is not exactly as promised: an error, or a
 /// copy when only the strides differ.
 at::Tensor PreparedCall::mend(const SpecPlan &spec, at::Tensor tensor,
@@ -921,9 +942,9 @@ at::Tensor PreparedCall::mend(const SpecPlan &spec, at::Tensor tensor,
   std::string what =
       place.text() + " has strides " + listText(tensor.strides()) + " (size " +
       listText(tensor.sizes()) + ")" + promise + listText(strides);
-  if (strict)
+  if (strict && !freeLayout)
     broken(what);
-  if (!isAten && !warned.exchange(true))
+  if (!isAten && !freeLayout && isFirstWarning(name + place.text()))
     shim::warn(
         name + ": " + what + at() +
         ". It is copied into the promised layout at every call. To save the "
@@ -1163,19 +1184,23 @@ void PreparedCall::checkAliases(const Frame &frame) const {
 
 void PreparedCall::dispatch(c10::DispatchKeySet keys,
                             torch::jit::Stack &stack) {
+  std::optional<at::AutoDispatchBelowAutograd> guard;
+  if (belowAutograd)
+    guard.emplace();
   // A redispatch is not reported to profilers: do it here.
   auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
   if (!callbacks) [[likely]] {
     op.redispatchBoxed(keys, &stack);
     return;
   }
-  at::RecordFunction guard(std::move(*callbacks));
-  if (guard.isActive())
-    guard.before(std::reference_wrapper<const c10::FunctionSchema>(op.schema()),
-                 c10::ArrayRef<const c10::IValue>(stack.data(), stack.size()));
+  at::RecordFunction record(std::move(*callbacks));
+  if (record.isActive())
+    record.before(
+        std::reference_wrapper<const c10::FunctionSchema>(op.schema()),
+        c10::ArrayRef<const c10::IValue>(stack.data(), stack.size()));
   op.redispatchBoxed(keys, &stack);
-  if (guard.needsOutputs())
-    guard.setOutputs(std::vector<c10::IValue>(stack.begin(), stack.end()));
+  if (record.needsOutputs())
+    record.setOutputs(std::vector<c10::IValue>(stack.begin(), stack.end()));
 }
 
 /// A kernel below ADInplaceOrView does not count its writes, unless it calls
