@@ -13,8 +13,9 @@ offers, beside the backend:
 - `record_compilations`: what was compiled, how long it took, the plans;
 - `IntarsiaError` and its subclasses: what Intarsia raises.
 
-Logging goes to the logger ``intarsia``; the environment variable ``INTARSIA_DEBUG``
-names a folder in which every compiled graph leaves the IR of each stage.
+Logging goes to the logger ``intarsia`` (`intarsia.logs`); the environment variable
+``INTARSIA_DEBUG`` names a folder in which every compiled graph leaves the IR of each
+stage.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from intarsia.errors import (
 )
 
 if TYPE_CHECKING:
+    from intarsia._recording import Compilation, record_compilations
     from intarsia.artifact import LoadedProgram, aot_compile, export, load
-    from intarsia.backend import Compilation, record_compilations
     from intarsia.options import Options
 
 __all__ = [
@@ -55,13 +56,13 @@ __version__ = "0.1.0"
 
 # Imported on first use: the errors alone need neither torch nor the compiler.
 _LAZY = {
-    "Compilation": "intarsia.backend",
+    "Compilation": "intarsia._recording",
     "LoadedProgram": "intarsia.artifact",
     "Options": "intarsia.options",
     "aot_compile": "intarsia.artifact",
     "export": "intarsia.artifact",
     "load": "intarsia.artifact",
-    "record_compilations": "intarsia.backend",
+    "record_compilations": "intarsia._recording",
 }
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -41,14 +42,14 @@ from torch._inductor import config as inductor_config
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.output_code import OutputCode
 
-from intarsia import _hooks
+from intarsia import _hooks, logs
 from intarsia._fingerprint import fingerprint
+from intarsia._recording import Compilation, record
 from intarsia.options import Options
 
-__all__ = ["CachedProgram", "cacheable", "enabled", "keyed_by"]
+log = logging.getLogger("intarsia")
 
-#: Called with every program that came out of the cache.
-on_hit: list[Callable[[CachedProgram], None]] = []
+__all__ = ["CachedProgram", "cacheable", "enabled", "keyed_by"]
 
 
 @dataclasses.dataclass
@@ -57,9 +58,10 @@ class CachedProgram(OutputCode):
 
     Attributes
     ----------
-    program : intarsia._C.Program
+    program : intarsia._C.Program or bytes
+        Pickled, in an entry that is written or was not used yet.
     name, kind : str
-        As in `intarsia.backend.Compilation`.
+        As in `intarsia.Compilation`.
     grad_enabled : bool
         As the program's.
     """
@@ -76,17 +78,21 @@ class CachedProgram(OutputCode):
         return self.program(inputs)
 
     def prepare_for_serialization(self) -> None:
+        # Of a copy of this. Here, so that what fails is known before anything is written.
         try:
-            pickle.dumps(self.program)
+            self.program = pickle.dumps(self.program)
         except Exception as error:
             raise BypassAOTAutogradCache(
                 f"the program can't be pickled: {type(error).__name__}: {error}"
             ) from error
 
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
+        if isinstance(self.program, bytes):
+            self.program = pickle.loads(self.program)
         _hooks.prepare_program(self.program, self.grad_enabled)
-        for callback in on_hit:
-            callback(self)
+        log.info("%s: found in PyTorch's cache", self.name)
+        logs.show(self.name, self.program)
+        record(Compilation(self.name, self.kind, 0.0, self.program, "", cached=True))
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         pass
@@ -108,10 +114,11 @@ class _Salt(CustomGraphPass):
 def enabled(settings: Options) -> bool:
     """Whether graphs go to the cache: PyTorch's switches decide.
 
-    Not when the stages are to be written to a folder, which only compiling does.
+    Not when the stages are to be seen, which only compiling makes.
     """
     return (
         settings.dump_root() is None
+        and not logs.stages_wanted()
         and inductor_config.fx_graph_cache
         and (should_use_local_autograd_cache() or should_use_remote_autograd_cache())
     )

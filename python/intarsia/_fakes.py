@@ -16,10 +16,11 @@ from typing import Any
 
 import torch
 
+from intarsia._namespaces import SHIPPED
+
 __all__ = ["fake_location", "fake_skeleton", "missing_fake_advice"]
 
 _TORCH = os.path.dirname(torch.__file__)
-_BUILTIN_NAMESPACES = frozenset({"aten", "prims", "prim", "_c10d_functional", "higher_order"})
 
 
 def fake_location(name: str) -> str:
@@ -77,7 +78,7 @@ def missing_fake_advice(message: str) -> str | None:
         name = f"{parts[0]}::{parts[1]}"
         if parts[2] != "default":
             name += f".{parts[2]}"
-    if name.split("::", 1)[0] in _BUILTIN_NAMESPACES:
+    if name.split("::", 1)[0] in SHIPPED:
         return None
     return fake_skeleton(name)
 

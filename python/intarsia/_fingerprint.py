@@ -41,6 +41,7 @@ from typing import Any
 import torch
 
 from intarsia._extension import extension
+from intarsia._namespaces import custom_operators
 
 __all__ = ["Hasher", "fingerprint"]
 
@@ -59,7 +60,7 @@ def fingerprint(options: Mapping[str, Any]) -> str:
     hasher = Hasher()
     hasher.add(_compiler(), torch.__version__, torch.version.git_version)
     hasher.add(json.dumps(dict(options), sort_keys=True))
-    for name in sorted(_custom_operators()):
+    for name in sorted(custom_operators()):
         hasher.add_operator(name)
     for path in sorted({*torch.ops.loaded_libraries, *_extension_modules()}):
         hasher.add(path, *_file_identity(path))
@@ -136,24 +137,6 @@ _REGISTRATION = re.compile(r"^(\w+)(?:\[alias\])?: registered at (.+):\d+ ::", r
 
 # Kernels that are called, never traced: what they do is no part of a graph.
 _CALLED = frozenset({"CPU", "CUDA", "CompositeExplicitAutograd"})
-
-
-#: PyTorch's own namespaces: their operators change with its version alone.
-TORCH_NAMESPACES = frozenset(
-    """
-    _c10d_functional _c10d_functional_autograd _dtensor _inductor_test _native _native_aot
-    _quantized _test aten c10d c10d_functional coor debug_mode_ops debugprims export flex_gemm
-    flex_lib fsdp higher_order inductor inductor_prims mempool mkl mkldnn mkldnn_prepacked
-    onednn onnx onnx_symbolic prim prims profiler quantization quantized quantized_decomposed
-    rngprims sparse static_runtime streams symm_mem
-    """.split()
-)
-
-
-def _custom_operators() -> Iterator[str]:
-    for name in torch._C._dispatch_get_all_op_names():
-        if name.partition("::")[0] not in TORCH_NAMESPACES:
-            yield name
 
 
 def _autograd_formulas() -> dict[Any, list[Any]]:

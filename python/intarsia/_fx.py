@@ -32,6 +32,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from intarsia._hooks import AUTOCAST
+from intarsia._namespaces import STRIDED
 from intarsia.errors import CompileError
 
 __all__ = ["ReadGraph", "read_graph"]
@@ -99,10 +100,6 @@ _FUNCTIONALISED = frozenset({"auto_functionalized", "auto_functionalized_v2"})
 
 # Of these the importer translates a call whose subgraph mutates its arguments.
 _NATIVE_FUNCTIONALISED = frozenset({"cond", "invoke_subgraph"})
-
-# Namespaces whose kernels are PyTorch's own: they accept any strides, so what
-# strides the traced program had need not be recorded.
-_BUILTIN_NAMESPACES = frozenset({"aten", "prims", "prim"})
 
 
 @dataclass
@@ -547,7 +544,7 @@ class _GraphReader:
         modules = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
         if modules:
             entry["module"] = readable_module_path(next(reversed(modules.values()))[0])
-        if target.split("::", 1)[0] not in _BUILTIN_NAMESPACES:
+        if target.split("::", 1)[0] not in STRIDED:
             if (strides := self.eager_strides(node)) is not None:
                 entry["eagerStrides"] = strides
             if autocast := _autocast(node):

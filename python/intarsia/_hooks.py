@@ -27,7 +27,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from intarsia._fakes import _BUILTIN_NAMESPACES, missing_fake_advice
+from intarsia._fakes import missing_fake_advice
+from intarsia._namespaces import TRACED, custom_operators
 from intarsia._refusals import advice_for
 
 __all__ = [
@@ -237,7 +238,7 @@ def _unused_operators(gm: fx.GraphModule) -> set[Any]:
             used = node.op in ("output", "placeholder") or any(u in live for u in node.users)
             effects = False
             for target in _overloads(node.target):
-                custom = target.namespace not in _BUILTIN_NAMESPACES
+                custom = target.namespace not in TRACED
                 mutable = target._schema.is_mutable
                 # A write is replaced by its result, which may have no use.
                 if custom and (mutable or not used or _returns_numbers(target)):
@@ -253,17 +254,11 @@ def _requires_grad(gm: fx.GraphModule) -> bool:
     return any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
 
 
-#: PyTorch's own, besides `_BUILTIN_NAMESPACES`, that have hundreds of operators.
-_LARGE_NAMESPACES = frozenset({"quantized", "_quantized", "static_runtime", "onednn", "mkldnn"})
-
-
 def _registered_operators() -> set[Any]:
     """Every custom operator that could be called."""
     result: set[Any] = set()
-    for name in torch._C._dispatch_get_all_op_names():
+    for name in custom_operators():
         namespace, _, rest = name.partition("::")
-        if namespace in _BUILTIN_NAMESPACES or namespace in _LARGE_NAMESPACES:
-            continue
         packet, _, overload = rest.partition(".")
         try:
             operators = getattr(torch.ops, namespace)

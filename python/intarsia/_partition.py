@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from intarsia._fakes import _BUILTIN_NAMESPACES
+from intarsia._namespaces import TRACED
 
 __all__ = ["partition"]
 
@@ -174,9 +174,7 @@ def _is_custom_call(node: fx.Node) -> bool:
         if target.name() not in ("auto_functionalized", "auto_functionalized_v2"):
             return False
         target = node.args[0]
-    return isinstance(target, torch._ops.OpOverload) and (
-        target.namespace not in _BUILTIN_NAMESPACES
-    )
+    return isinstance(target, torch._ops.OpOverload) and target.namespace not in TRACED
 
 
 @contextlib.contextmanager

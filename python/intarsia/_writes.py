@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from intarsia._fakes import _BUILTIN_NAMESPACES
 from intarsia._fx import source_line
+from intarsia._namespaces import TRACED
 from intarsia.errors import CompileError
 
 __all__ = ["check_writes"]
@@ -33,7 +33,7 @@ def check_writes(gm: fx.GraphModule) -> None:
         target = node.target
         if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
             continue
-        if target.namespace in _BUILTIN_NAMESPACES:
+        if target.namespace in TRACED:
             continue
         declared = target._schema.arguments
         named = zip(declared, node.args, strict=False)

@@ -14,23 +14,21 @@ then calls with one list of arguments.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import logging
 import re
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
-from intarsia import _cache, _fx, _hooks, _partition, _subgraphs, decompositions
+from intarsia import _cache, _fx, _hooks, _partition, _subgraphs, decompositions, logs
 from intarsia._extension import extension
+from intarsia._recording import Compilation, record, record_compilations
 from intarsia._writes import check_writes
 from intarsia.options import Options
 
@@ -39,58 +37,6 @@ __all__ = ["Compilation", "intarsia", "record_compilations"]
 log = logging.getLogger("intarsia")
 
 _graph_numbers = itertools.count()
-
-
-@dataclass(frozen=True)
-class Compilation:
-    """One compiled graph, as `record_compilations` reports it.
-
-    Attributes
-    ----------
-    name : str
-        ``graph0_inference`` and the like; also the name of its dump folder.
-    kind : {"inference", "forward", "backward"}
-    seconds : float
-        From the graph that AOTAutograd hands over to something callable.
-    program : intarsia._C.Program
-        The compiled program: ``plan_text``, ``timings``, ``call_count``,
-        ``kernel_count``.
-    dump_dir : str
-        Where the IR of each stage was written; empty when it was not.
-    cached : bool
-        The program came out of PyTorch's cache: nothing was traced or compiled.
-    """
-
-    name: str
-    kind: str
-    seconds: float
-    program: Any
-    dump_dir: str
-    cached: bool = False
-
-
-_recorders: list[list[Compilation]] = []
-_recorders_lock = threading.Lock()
-
-
-@contextlib.contextmanager
-def record_compilations() -> Iterator[list[Compilation]]:
-    """Collects every graph that is compiled while the context is active.
-
-    Yields
-    ------
-    list of Compilation
-        Filled as graphs are compiled, in whichever thread.
-    """
-    recorder: list[Compilation] = []
-    with _recorders_lock:
-        _recorders.append(recorder)
-    try:
-        yield recorder
-    finally:
-        with _recorders_lock:
-            # By identity: two recorders with equal contents are not the same.
-            _recorders[:] = [r for r in _recorders if r is not recorder]
 
 
 def intarsia(
@@ -216,7 +162,9 @@ def _compile_graph(
         ),
     )
     options = settings.for_graph(name)
-    program = extension().compile(read.json, read.objects, options)
+    with logs.stages(options) as folder:
+        program = extension().compile(read.json, read.objects, {**options, "dump_dir": folder})
+        logs.show(name, program, folder)
     # AOTAutograd's calling convention: one list, which the callee empties.
     program._boxed_call = True
     _hooks.prepare_program(program, grad_enabled)
@@ -233,22 +181,8 @@ def _compile_graph(
         log.info("%s: operators on CUDA stay calls; kernels are made for the CPU only", name)
     if options["dump_dir"]:
         log.info("%s: stages written to %s", name, options["dump_dir"])
-    _record(Compilation(name, kind, seconds, program, options["dump_dir"]))
+    record(Compilation(name, kind, seconds, program, options["dump_dir"]))
     return program
-
-
-def _record(compilation: Compilation) -> None:
-    with _recorders_lock:
-        for recorder in _recorders:
-            recorder.append(compilation)
-
-
-def _record_hit(cached: _cache.CachedProgram) -> None:
-    log.info("%s: found in PyTorch's cache", cached.name)
-    _record(Compilation(cached.name, cached.kind, 0.0, cached.program, "", cached=True))
-
-
-_cache.on_hit.append(_record_hit)
 
 
 # --- What AOTAutograd knows of inputs and outputs ---------------------------------

@@ -116,12 +116,23 @@ class Options:
 
         The dump folder is this graph's own: the folder that the user named itself
         holds one folder a graph.
+
+        Raises
+        ------
+        OptionError
+            When the folder cannot be written.
         """
         result = dataclasses.asdict(self)
         root = self.dump_root()
         if root:
             folder = Path(root).expanduser().resolve() / name
-            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                given = "option 'dump_dir'" if self.dump_dir else f"variable {DEBUG_VARIABLE}"
+                raise OptionError(
+                    f"{given}: the folder {root!r} cannot be written: {error.strerror}"
+                ) from error
             result["dump_dir"] = str(folder)
         else:
             result["dump_dir"] = ""

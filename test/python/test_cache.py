@@ -21,7 +21,8 @@ import pytest
 import torch
 
 import intarsia
-from intarsia._fingerprint import TORCH_NAMESPACES, Hasher
+from intarsia._fingerprint import Hasher
+from intarsia._namespaces import SHIPPED
 
 PROGRAM = """
 import torch, warnings
@@ -215,7 +216,7 @@ import torch, torch._inductor.compile_fx, torch.distributed, torch.export
 print(*sorted({n.partition("::")[0] for n in torch._C._dispatch_get_all_op_names()}))
 """
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
-    assert set(output.split()) <= TORCH_NAMESPACES
+    assert set(output.split()) <= SHIPPED
 
 
 def test_a_program_is_copied_and_pickled() -> None:

@@ -57,6 +57,19 @@ def test_dump_dir(tmp_path):
     assert (folder / "plan.txt").read_text()
 
 
+@pytest.mark.parametrize("variable", [False, True], ids=["option", "variable"])
+def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, variable):
+    file = tmp_path / "file"
+    file.write_text("")
+    if variable:
+        monkeypatch.setenv("INTARSIA_DEBUG", str(file / "dumps"))
+    options = None if variable else {"dump_dir": file / "dumps"}
+    f = torch.compile(lambda x: x + 1, backend="intarsia", options=options)
+    name = "INTARSIA_DEBUG" if variable else "'dump_dir'"
+    with pytest.raises(Exception, match=f"{name}: the folder .*dumps' cannot be written: Not a"):
+        f(torch.ones(2))
+
+
 def test_environment_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("INTARSIA_DEBUG", str(tmp_path))
     torch.compile(lambda x: x.exp() + 2, backend="intarsia")(torch.ones(2))

@@ -206,18 +206,61 @@ def test_profiler_names_kernels_and_calls(compile_with, fuse) -> None:
     assert any(name.startswith("intarsia::") for name in names) == fuse
 
 
-def test_logs_by_pytorchs_switch() -> None:
+#: What each log has, and no other has.
+LOGGED = {
+    "graph": "intarsia.call",
+    "fused": "intarsia.kernel",
+    "plan": "kernel 0 @k0_sin",
+    "kernels": "llvm.func",
+    "perf": " ms",
+}
+
+
+@pytest.mark.parametrize(
+    "switch, shown",
+    [("intarsia", ()), ("+intarsia.logs.plan,+intarsia.logs.perf", ("plan", "perf"))],
+)
+def test_logs_by_pytorchs_variable(switch: str, shown: tuple[str, ...]) -> None:
     code = """
 import torch
 with torch.no_grad():
     torch.compile(torch.sin, backend="intarsia")(torch.randn(3))
 """
-    environment = {**os.environ, "TORCH_LOGS": "intarsia"}
+    environment = {**os.environ, "TORCH_LOGS": switch}
     result = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
-    assert "graph0_inference" in result.stderr
+    lines = [line for line in result.stderr.splitlines() if "graph0_inference" in line]
+    assert bool(lines)
+    for name in LOGGED:
+        assert any(f"graph0_inference: {name}" in line for line in lines) == (
+            name in shown and name != "perf"
+        )
+    assert any("lower " in line for line in lines) == ("perf" in shown)
+
+
+@pytest.mark.parametrize("name", LOGGED)
+def test_logs_by_pytorchs_function(name: str) -> None:
+    import logging
+
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    loggers = [logging.getLogger(f"intarsia.logs.{other}") for other in LOGGED]
+    torch._logging.set_logs(modules={f"intarsia.logs.{name}": logging.DEBUG})
+    try:
+        for logger in loggers:
+            logger.addHandler(handler)
+        with torch.no_grad():
+            torch.compile(torch.sin, backend="intarsia")(torch.randn(3))
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+        torch._logging.set_logs()
+    (record,) = records
+    assert record.name == f"intarsia.logs.{name}"
+    assert LOGGED[name] in record.getMessage()
 
 
 SAVING = """
@@ -254,3 +297,34 @@ def test_a_compiled_function_is_saved(tmp_path: Path) -> None:
         text=True,
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_functions_of_sizes_have_pythons_values(compile_with) -> None:
+    """What math and round() make of a size that is symbolic, and bits of sizes."""
+    import math
+
+    def numbers(n: int) -> list[float]:
+        half = n / 2
+        functions = (math.sin, math.cos, math.tan, math.sinh, math.cosh, math.tanh)
+        inverse = (math.asin, math.acos, math.atan, math.asinh)
+        return [
+            *(f(half) for f in (*functions, math.exp, math.log, math.log2, math.sqrt)),
+            *(f(1 / half) for f in inverse),
+            *(round(123.4565 * half, digits) for digits in (2, 0, -1, -2, -3)),
+            round(half),
+            float(n & 6),
+            float(n | 6),
+            float(n ^ 6),
+        ]
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([x.sum() * value for value in numbers(x.size(0))])
+
+    compiled = compile_with(f, dynamic=True)
+    with torch.no_grad(), intarsia.record_compilations() as compilations:
+        for n in (5, 6, 11):
+            x = torch.zeros(n, dtype=torch.float64)
+            x[0] = 1
+            want = torch.tensor(numbers(n), dtype=torch.float64)
+            torch.testing.assert_close(compiled(x), want, rtol=0, atol=0)
+    assert len(compilations) == 1

@@ -1,0 +1,7 @@
+# ===- logs/kernels.py - The name of a log ----------------------------- ===#
+#
+# Part of the Intarsia project, under the Apache License v2.0 with LLVM
+# Exceptions. See LICENSE for license information.
+#
+# ===----------------------------------------------------------------------===#
+"""The code of the kernels; see `intarsia.logs`."""

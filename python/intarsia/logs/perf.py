@@ -1,0 +1,7 @@
+# ===- logs/perf.py - The name of a log ----------------------------- ===#
+#
+# Part of the Intarsia project, under the Apache License v2.0 with LLVM
+# Exceptions. See LICENSE for license information.
+#
+# ===----------------------------------------------------------------------===#
+"""What each stage of the compilation took; see `intarsia.logs`."""
