@@ -647,7 +647,9 @@ static bool isSymbolicArithmetic(StringRef target) {
                     true)
              .Default(false) ||
          target.starts_with("_operator::") || target.starts_with("math::") ||
-         target.starts_with("builtins::") || target.starts_with("torch::sym_");
+         target.starts_with("builtins::") ||
+         target.starts_with("torch::sym_") ||
+         target.starts_with("torch::_sym_");
 }
 
 /// As a condition: a number counts as "not zero".

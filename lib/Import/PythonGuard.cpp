@@ -279,8 +279,9 @@ private:
       return unary(Kind::Ceil);
     if (name == "math.trunc" || name == "TruncToInt" || name == "int")
       return unary(Kind::Trunc);
-    if (name == "math.sqrt")
-      return unary(Kind::Sqrt);
+    if (name.starts_with("math."))
+      if (const auto *function = SymExpr::realFunction(name.substr(5)))
+        return unary(function->kind);
     if (name == "float" || name == "ToFloat")
       return unary(Kind::ToFloat);
     fail("the function '" + std::string(name) + "' is not known");

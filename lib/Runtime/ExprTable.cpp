@@ -50,7 +50,7 @@ public:
     case Kind::Float:
     case Kind::TrueDiv:
     case Kind::ToFloat:
-    case Kind::Sqrt:
+    case Kind::RoundDecimal:
       return Type::Float;
     case Kind::Bool:
     case Kind::Eq:
@@ -79,8 +79,13 @@ public:
     case Kind::Max:
     case Kind::Abs:
       return common(operands, 0) == Type::Float ? Type::Float : Type::Int;
+    case Kind::BitAnd:
+    case Kind::BitOr:
+    case Kind::BitXor:
+      return Type::Int;
+    default:
+      return Type::Float; // a function of a float
     }
-    return Type::Int;
   }
 
   Type emit(const SymExpr &expr) {
@@ -137,10 +142,19 @@ public:
     case Kind::ToFloat:
       emitReal(operands[0]);
       return Type::Float;
-    case Kind::Sqrt:
+    case Kind::RoundDecimal:
       emitReal(operands[0]);
-      code.push_back({Code::Sqrt, 0});
+      emit(operands[1]);
+      code.push_back({Code::RoundDecimal,
+                      reinterpret_cast<int64_t>(&SymExpr::roundDecimal)});
+      --depth;
       return Type::Float;
+    case Kind::BitAnd:
+      return bitwise(operands, Code::BitAnd);
+    case Kind::BitOr:
+      return bitwise(operands, Code::BitOr);
+    case Kind::BitXor:
+      return bitwise(operands, Code::BitXor);
     case Kind::Trunc:
       return toInteger(operands[0], Code::Trunc);
     case Kind::Floor:
@@ -171,8 +185,13 @@ public:
       code[toEnd].operand = int64_t(code.size());
       return type;
     }
+    default:
+      emitReal(operands[0]);
+      code.push_back(
+          {Code::RealFunction, reinterpret_cast<int64_t>(
+                                   SymExpr::realFunction(expr.kind())->apply)});
+      return Type::Float;
     }
-    return Type::Int;
   }
 
   bool tooDeep() const { return deepest > maxDepth; }
@@ -226,6 +245,12 @@ private:
   Type compare(const std::vector<SymExpr> &operands, Code integer, Code real) {
     operate(operands, integer, real);
     return Type::Bool;
+  }
+  Type bitwise(const std::vector<SymExpr> &operands, Code operation) {
+    emit(operands[0]);
+    emit(operands[1]);
+    binary(operation);
+    return Type::Int;
   }
   Type toInteger(const SymExpr &operand, Code operation) {
     if (emit(operand) == Type::Float)

@@ -112,7 +112,13 @@ private:
     Floor,
     Ceil,
     Round,
-    Sqrt,
+    // The operand is the function: this header is also used where the library
+    // of expressions is not linked.
+    RoundDecimal,
+    RealFunction,
+    BitAnd,
+    BitOr,
+    BitXor,
     Not,
     JumpIfFalse, // pops; operand: instruction
     JumpIfTrue,
@@ -302,8 +308,32 @@ private:
       case Code::Round: // the default rounding mode is half to even
         *top = toInteger(id, std::nearbyint(real(*top)));
         break;
-      case Code::Sqrt:
-        put(std::sqrt(real(*top)));
+      case Code::RoundDecimal:
+        --top;
+        put(reinterpret_cast<double (*)(double, int64_t)>(at->operand)(
+            real(top[0]), top[1]));
+        break;
+      case Code::RealFunction: {
+        double x = real(*top);
+        double value = reinterpret_cast<double (*)(double)>(at->operand)(x);
+        // Where Python's function raises.
+        if ((std::isnan(value) && !std::isnan(x)) ||
+            (std::isinf(value) && std::isfinite(x)))
+          fail(id, "is not defined");
+        put(value);
+        break;
+      }
+      case Code::BitAnd:
+        --top;
+        *top = top[0] & top[1];
+        break;
+      case Code::BitOr:
+        --top;
+        *top = top[0] | top[1];
+        break;
+      case Code::BitXor:
+        --top;
+        *top = top[0] ^ top[1];
         break;
       case Code::Not:
         *top = !*top;

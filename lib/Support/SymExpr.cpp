@@ -195,7 +195,7 @@ bool SymExpr::mayBeReal() const {
   case Kind::Float:
   case Kind::TrueDiv:
   case Kind::ToFloat:
-  case Kind::Sqrt:
+  case Kind::RoundDecimal:
     return true;
   case Kind::Symbol:
     return name().starts_with("zf") || name().starts_with("zuf");
@@ -207,6 +207,8 @@ bool SymExpr::mayBeReal() const {
   case Kind::Select:
     return operands()[1].mayBeReal() || operands()[2].mayBeReal();
   default:
+    if (realFunction(kind()))
+      return true;
     // A condition is not a float, whatever it compares.
     return !isBoolean() &&
            std::any_of(operands().begin(), operands().end(),
@@ -255,8 +257,14 @@ std::string_view functionName(Kind kind) {
     return "ceil";
   case Kind::Round:
     return "round";
-  case Kind::Sqrt:
-    return "sqrt";
+  case Kind::RoundDecimal:
+    return "rounddecimal";
+  case Kind::BitAnd:
+    return "bitand";
+  case Kind::BitOr:
+    return "bitor";
+  case Kind::BitXor:
+    return "bitxor";
   case Kind::Eq:
     return "eq";
   case Kind::Ne:
@@ -274,6 +282,8 @@ std::string_view functionName(Kind kind) {
   case Kind::Select:
     return "select";
   default:
+    if (const SymExpr::RealFunction *function = SymExpr::realFunction(kind))
+      return function->name;
     return "";
   }
 }

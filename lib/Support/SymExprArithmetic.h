@@ -119,13 +119,16 @@ inline size_t arity(Kind kind) {
   case Kind::Floor:
   case Kind::Ceil:
   case Kind::Round:
-  case Kind::Sqrt:
   case Kind::Not:
     return 1;
   case Kind::Pow:
   case Kind::FloorDiv:
   case Kind::Mod:
   case Kind::TrueDiv:
+  case Kind::RoundDecimal:
+  case Kind::BitAnd:
+  case Kind::BitOr:
+  case Kind::BitXor:
   case Kind::Eq:
   case Kind::Ne:
   case Kind::Lt:
@@ -134,8 +137,12 @@ inline size_t arity(Kind kind) {
   case Kind::Select:
     return 3;
   default:
-    return 0;
+    return SymExpr::realFunction(kind) ? 1 : 0;
   }
+}
+
+inline int64_t bitwise(Kind kind, int64_t a, int64_t b) {
+  return kind == Kind::BitAnd ? a & b : kind == Kind::BitOr ? a | b : a ^ b;
 }
 
 /// A total order: negative, 0 or positive.

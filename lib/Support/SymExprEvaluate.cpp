@@ -83,6 +83,22 @@ MaybeValue applyBinary(Kind kind, const SymValue &a, const SymValue &b) {
     if (toWide(b) == 0)
       return std::nullopt;
     return SymValue(static_cast<double>(toWide(a) / toWide(b)));
+  case Kind::RoundDecimal: {
+    const int64_t *digits = std::get_if<int64_t>(&b);
+    if (!digits)
+      return std::nullopt;
+    return SymValue(SymExpr::roundDecimal(toReal(a), *digits));
+  }
+  case Kind::BitAnd:
+  case Kind::BitOr:
+  case Kind::BitXor: {
+    SymValue x = numeric(a), y = numeric(b);
+    const int64_t *left = std::get_if<int64_t>(&x);
+    const int64_t *right = std::get_if<int64_t>(&y);
+    if (!left || !right)
+      return std::nullopt;
+    return SymValue(bitwise(kind, *left, *right));
+  }
   case Kind::Min:
     return toWide(b) < toWide(a) ? b : a;
   case Kind::Max:
@@ -102,11 +118,12 @@ MaybeValue applyUnary(Kind kind, const SymValue &value) {
     return *integer < 0 ? lift(checkedSub(0, *integer)) : MaybeValue(a);
   case Kind::ToFloat:
     return SymValue(toReal(a));
-  case Kind::Sqrt:
-    if (toReal(a) < 0)
-      return std::nullopt;
-    return SymValue(std::sqrt(toReal(a)));
-  default: // the roundings
+  default:
+    if (const SymExpr::RealFunction *function = SymExpr::realFunction(kind)) {
+      std::optional<double> result = (*function)(toReal(a));
+      return result ? MaybeValue(*result) : std::nullopt;
+    }
+    // The roundings.
     return integer ? MaybeValue(a) : lift(roundedTo(kind, toReal(a)));
   }
 }

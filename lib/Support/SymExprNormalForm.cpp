@@ -688,9 +688,16 @@ SymExpr SymExpr::make(Kind kind, std::vector<SymExpr> operands) {
   case Kind::Ceil:
   case Kind::Round:
     return makeRounding(kind, operands[0]);
-  case Kind::Sqrt:
-    if (auto value = numberOf(operands[0]); value && *value >= 0)
-      return real(std::sqrt(static_cast<double>(*value)));
+  case Kind::RoundDecimal:
+    if (auto value = numberOf(operands[0]))
+      if (auto digits = operands[1].asInteger())
+        return real(roundDecimal(static_cast<double>(*value), *digits));
+    break;
+  case Kind::BitAnd:
+  case Kind::BitOr:
+  case Kind::BitXor:
+    if (auto a = operands[0].asInteger(), b = operands[1].asInteger(); a && b)
+      return bitwise(kind, *a, *b);
     break;
   case Kind::Eq:
   case Kind::Ne:
@@ -707,6 +714,12 @@ SymExpr SymExpr::make(Kind kind, std::vector<SymExpr> operands) {
       return operands[*condition ? 1 : 2];
     if (operands[1] == operands[2])
       return operands[1];
+    break;
+  default:
+    if (const RealFunction *function = realFunction(kind))
+      if (auto value = numberOf(operands[0]))
+        if (auto result = (*function)(static_cast<double>(*value)))
+          return real(*result);
     break;
   }
   return raw(kind, std::move(operands));

@@ -148,17 +148,31 @@ struct Function {
 };
 
 constexpr Function functions[] = {
-    {"pow", Kind::Pow, 2},         {"floordiv", Kind::FloorDiv, 2},
-    {"mod", Kind::Mod, 2},         {"min", Kind::Min, 0},
-    {"max", Kind::Max, 0},         {"abs", Kind::Abs, 1},
-    {"truediv", Kind::TrueDiv, 2}, {"float", Kind::ToFloat, 1},
-    {"trunc", Kind::Trunc, 1},     {"floor", Kind::Floor, 1},
-    {"ceil", Kind::Ceil, 1},       {"round", Kind::Round, 1},
-    {"sqrt", Kind::Sqrt, 1},       {"eq", Kind::Eq, 2},
-    {"ne", Kind::Ne, 2},           {"lt", Kind::Lt, 2},
-    {"le", Kind::Le, 2},           {"gt", Kind::Lt, 2, true},
-    {"ge", Kind::Le, 2, true},     {"and", Kind::And, 0},
-    {"or", Kind::Or, 0},           {"not", Kind::Not, 1},
+    {"pow", Kind::Pow, 2},
+    {"floordiv", Kind::FloorDiv, 2},
+    {"mod", Kind::Mod, 2},
+    {"min", Kind::Min, 0},
+    {"max", Kind::Max, 0},
+    {"abs", Kind::Abs, 1},
+    {"truediv", Kind::TrueDiv, 2},
+    {"float", Kind::ToFloat, 1},
+    {"trunc", Kind::Trunc, 1},
+    {"floor", Kind::Floor, 1},
+    {"ceil", Kind::Ceil, 1},
+    {"round", Kind::Round, 1},
+    {"rounddecimal", Kind::RoundDecimal, 2},
+    {"bitand", Kind::BitAnd, 2},
+    {"bitor", Kind::BitOr, 2},
+    {"bitxor", Kind::BitXor, 2},
+    {"eq", Kind::Eq, 2},
+    {"ne", Kind::Ne, 2},
+    {"lt", Kind::Lt, 2},
+    {"le", Kind::Le, 2},
+    {"gt", Kind::Lt, 2, true},
+    {"ge", Kind::Le, 2, true},
+    {"and", Kind::And, 0},
+    {"or", Kind::Or, 0},
+    {"not", Kind::Not, 1},
     {"select", Kind::Select, 3},
 };
 
@@ -263,10 +277,12 @@ private:
   }
 
   bool call(std::string_view id, SymExpr &result) {
-    const Function *function = nullptr;
+    std::optional<Function> function;
     for (const Function &f : functions)
       if (f.name == id)
-        function = &f;
+        function = f;
+    if (const SymExpr::RealFunction *real = SymExpr::realFunction(id))
+      function = {real->name, real->kind, 1};
     if (!function)
       return fail("unknown function '" + std::string(id) + "'");
     std::vector<SymExpr> operands;
@@ -650,8 +666,19 @@ private:
       result = args[0];
       return true;
     }
-    if (is({"OpaqueUnaryFn_sqrt", "sqrt"}))
-      return build(Kind::Sqrt, 1);
+    if (id == "RoundDecimal")
+      return build(Kind::RoundDecimal, 2);
+    if (id == "BitwiseFn_bitwise_and")
+      return build(Kind::BitAnd, 2);
+    if (id == "BitwiseFn_bitwise_or")
+      return build(Kind::BitOr, 2);
+    if (id == "BitwiseFn_bitwise_xor")
+      return build(Kind::BitXor, 2);
+    std::string_view name = id;
+    if (name.starts_with("OpaqueUnaryFn_"))
+      name.remove_prefix(std::string_view("OpaqueUnaryFn_").size());
+    if (const SymExpr::RealFunction *function = SymExpr::realFunction(name))
+      return build(function->kind, 1);
     if (id == "Where")
       return build(Kind::Select, 3);
     if (is({"Equality", "Eq"}))

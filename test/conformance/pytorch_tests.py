@@ -319,6 +319,13 @@ class Missing:
         return args[0] if decorates else self
 
 
+class MissingModule(ModuleType):
+    def __getattr__(self, name: str) -> Missing:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Missing()
+
+
 def _imported(path: Path) -> ModuleType:
     while True:
         spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -326,6 +333,13 @@ def _imported(path: Path) -> ModuleType:
         sys.modules[path.stem] = module
         try:
             spec.loader.exec_module(module)
+        except ModuleNotFoundError as error:
+            if not str(error.name).startswith("torch."):
+                raise
+            absent = sys.modules[error.name] = MissingModule(error.name)
+            parent, _, child = error.name.rpartition(".")
+            setattr(sys.modules[parent], child, absent)
+            print(f"there is no {error.name}", file=sys.stderr)
         except ImportError as error:
             name = re.search(r"cannot import name '(\w+)'", str(error))
             if name is None or not str(error.name).startswith("torch"):

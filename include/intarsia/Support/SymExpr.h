@@ -25,6 +25,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -72,7 +73,41 @@ public:
     Or,
     Not,
     Select, // (condition, a, b)
+    // Functions of floats, as Sqrt.
+    Exp,
+    Log,
+    Log2,
+    Sin,
+    Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+    Sinh,
+    Cosh,
+    Tanh,
+    Asinh,
+    RoundDecimal, // (float, int): float with so many decimal digits
+    // Bits of integers.
+    BitAnd, // (a, b)
+    BitOr,
+    BitXor,
   };
+
+  /// A function of one float that Python's math module has.
+  struct RealFunction {
+    Kind kind;
+    std::string_view name;
+    double (*apply)(double);
+    /// Nothing where Python's raises: a wrong argument, a result out of range.
+    std::optional<double> operator()(double x) const;
+  };
+  static std::span<const RealFunction> realFunctions();
+  /// Null when it is none.
+  static const RealFunction *realFunction(Kind kind);
+  static const RealFunction *realFunction(std::string_view name);
+  /// Python's round(x, digits).
+  static double roundDecimal(double x, int64_t digits);
 
   /// The integer 0.
   SymExpr();
@@ -97,8 +132,8 @@ public:
   /// Parses the text that sympy's `srepr` prints, which is what a `.pt2` file
   /// holds for sizes, including PyTorch's own functions (FloorDiv, Mod,
   /// PythonMod, CleanDiv, Max, Min, PowByNatural, IntTrueDiv, ToFloat,
-  /// TruncToInt, CeilToInt, FloorToInt, RoundToInt, Where, Piecewise,
-  /// StrictGreaterThan, ...).
+  /// TruncToInt, CeilToInt, FloorToInt, RoundToInt, RoundDecimal, Where,
+  /// Piecewise, OpaqueUnaryFn_sin, BitwiseFn_bitwise_and, ...).
   static std::optional<SymExpr> parseSympy(std::string_view text,
                                            std::string *error = nullptr);
 

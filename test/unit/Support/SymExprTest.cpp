@@ -132,6 +132,20 @@ TEST(SymExprTest, CanonicalText) {
       {"trunc(float(s0))", "s0"},
       {"sqrt(4)", "2.0"},
       {"sqrt(s0)", "sqrt(s0)"},
+      {"cos(0)", "1.0"},
+      {"log(zf0)", "log(zf0)"},
+      {"log(-1)", "log(-1)"},
+      {"bitand(6, 3)", "2"},
+      {"bitxor(s0, 3)", "bitxor(s0, 3)"},
+      {"rounddecimal(2.675, 2)", "2.67"},
+      {"rounddecimal(2.5, 0)", "2.0"},
+      {"rounddecimal(-1234.5, -2)", "-1200.0"},
+      {"rounddecimal(50, -2)", "0.0"},
+      {"rounddecimal(150, -2)", "200.0"},
+      {"rounddecimal(50.001, -2)", "100.0"},
+      {"rounddecimal(4, -1)", "0.0"},
+      {"rounddecimal(1e300, -301)", "0.0"},
+      {"rounddecimal(zf0, 1)", "rounddecimal(zf0, 1)"},
   };
   for (auto [text, canonical] : cases) {
     SymExpr e = expr(text);
@@ -302,6 +316,10 @@ TEST(SymExprTest, Sympy) {
       {"Identity(" + s0 + ")", "s0"},
       {"LShift(" + s0 + ", Integer(3))", "8*s0"},
       {"OpaqueUnaryFn_sqrt(" + s0 + ")", "sqrt(s0)"},
+      {"OpaqueUnaryFn_asinh(" + s0 + ")", "asinh(s0)"},
+      {"BitwiseFn_bitwise_or(" + s0 + ", Integer(1))", "bitor(s0, 1)"},
+      {"RoundDecimal(IntTrueDiv(" + s0 + ", Integer(2)), Integer(-1))",
+       "rounddecimal(truediv(s0, 2), -1)"},
       // sympy divides exactly.
       {"Mul(Rational(1, 2), " + s0 + ")", "floordiv(s0, 2)"},
       {"Add(Mul(Rational(1, 2), " + s0 + "), Rational(1, 2))",
