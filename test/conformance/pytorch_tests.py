@@ -537,7 +537,7 @@ class Server:
         )
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit(f"the suite {suite} cannot be imported; --verbose shows why")
+            raise ImportError(f"the suite {suite} cannot be imported; --verbose shows why")
         self.tests: list[str] = json.loads(line)
 
     def check(self, test: str) -> list[str]:
@@ -638,12 +638,20 @@ def run(arguments: argparse.Namespace) -> int:
     suites = arguments.suite or [
         s for s, file in SUITES.items() if (arguments.checkout / "test" / file).exists()
     ]
+    unusable: list[str] = []
     if not arguments.report:
         started = time.time()
         for suite in suites:
-            sweep(arguments, suite, state)
+            try:
+                sweep(arguments, suite, state)
+            except ImportError as error:
+                # Of another version of PyTorch than the installed one.
+                unusable.append(str(error))
         print(f"{time.time() - started:.0f} s")
-    return 1 if report(state, suites) else 0
+    failures = report(state, suites)
+    for problem in unusable:
+        print(problem)
+    return 1 if failures or unusable else 0
 
 
 if __name__ == "__main__":
