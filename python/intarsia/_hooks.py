@@ -37,6 +37,7 @@ __all__ = [
     "advised",
     "install",
     "keep_effects",
+    "keep_exported_effects",
     "note_autocast",
     "prepare_program",
 ]
@@ -210,19 +211,31 @@ def keep_effects(gm: fx.GraphModule) -> Iterator[None]:
     (it asks that setting whatever the backend), and drops an unused custom operator
     unless it is marked. Only operators whose result is unused in `gm`, or that may be
     found to be so when traced (writes, and numbers that are known already), are marked,
-    and only for as long as AOTAutograd works on this graph.
+    and only for as long as AOTAutograd works on this graph. In training, all are: which
+    ones backward formulas call is not known yet.
     """
     import torch._inductor.config
-    from torch.fx.node import _side_effectful_functions
 
     called = _unused_operators(gm)
     if torch.is_grad_enabled() and _requires_grad(gm):
         called |= _registered_operators()
-    marked = called - _side_effectful_functions
+    with _marked(called), torch._inductor.config.patch(fallback_random=True):
+        yield
+
+
+def keep_exported_effects() -> contextlib.AbstractContextManager[None]:
+    """The same while a program is exported, whose branches PyTorch traces apart."""
+    return _marked(_registered_operators())
+
+
+@contextlib.contextmanager
+def _marked(operators: set[Any]) -> Iterator[None]:
+    from torch.fx.node import _side_effectful_functions
+
+    marked = operators - _side_effectful_functions
     _side_effectful_functions.update(marked)
     try:
-        with torch._inductor.config.patch(fallback_random=True):
-            yield
+        yield
     finally:
         _side_effectful_functions.difference_update(marked)
 

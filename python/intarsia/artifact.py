@@ -39,7 +39,10 @@ def export(
     kwargs: dict[str, Any] | None = None,
     **options: Any,
 ) -> torch.export.ExportedProgram:
-    """``torch.export.export``, whose error says how to write a fake that is missing.
+    """``torch.export.export`` that says how to write a fake that is missing.
+
+    It keeps calls of custom operators whose result is unused in branches and loops, too,
+    which PyTorch would leave out.
 
     Parameters
     ----------
@@ -52,7 +55,7 @@ def export(
         What PyTorch raises. When an operator has no fake implementation, a note
         (PEP 678) names it, its schema and library, and has one to paste.
     """
-    with _hooks.advised():
+    with _hooks.advised(), _hooks.keep_exported_effects():
         return torch.export.export(module, args, kwargs, **options)
 
 

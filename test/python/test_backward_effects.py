@@ -18,6 +18,8 @@ from conftest import assert_same
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+import intarsia
+
 SEEN: list[tuple[str, float]] = []
 
 library = torch.library.Library("steps", "FRAGMENT")
@@ -159,6 +161,31 @@ def test_training_runs_what_eager_runs(name, compile_with):
     assert got[4] == pytest.approx(want[4], rel=1e-4)
     assert_same(got[:2], want[:2])
     assert torch.equal(got[2], want[2]), "the random stream differs"
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x):
+        def positive(x):
+            note(x, "positive")
+            return x.sin()
+
+        def negative(x):
+            note(x, "negative")
+            return x.cos()
+
+        return torch.cond(x.sum() > 0, positive, negative, (x,))
+
+
+def test_exported_branches_keep_what_is_unused(fuse, tmp_path):
+    program = intarsia.export(Branches(), (torch.ones(3),))
+    loaded = intarsia.load(intarsia.aot_compile(program, tmp_path / "m.pt2", fuse=fuse))
+    for x in (torch.ones(3), -torch.ones(3)):
+        SEEN.clear()
+        want = Branches()(x)
+        seen = list(SEEN)
+        SEEN.clear()
+        assert_same(loaded(x), want)
+        assert SEEN == seen
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
