@@ -22,6 +22,7 @@ import json
 import math
 import operator
 import re
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,7 @@ import sympy
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.functions import FloorDiv
 
 from intarsia._hooks import AUTOCAST
 from intarsia._namespaces import STRIDED
@@ -259,6 +261,37 @@ def _srepr(expr: sympy.Expr) -> int | str:
     return sympy.srepr(expr)
 
 
+_known: weakref.WeakKeyDictionary[Any, tuple[int, dict[Any, Any]]] = weakref.WeakKeyDictionary()
+
+
+def _known_quotients(shape_env: Any) -> dict[Any, Any]:
+    """What the guards say that rounded quotients are equal to.
+
+    A program that halves sizes (an associative scan) holds two expressions for one
+    size, which are equal for those sizes alone that its guards admit.
+    """
+    count, known = _known.get(shape_env, (-1, {}))
+    if count == len(shape_env.guards):
+        return known
+    known = {}
+    for guard in shape_env.guards:
+        equation = guard.expr
+        if not isinstance(equation, sympy.Eq) or not equation.has(FloorDiv):
+            continue
+        rest = sympy.expand((equation.lhs - equation.rhs).xreplace(known))
+        for term in sorted(rest.as_ordered_terms(), key=sympy.count_ops, reverse=True):
+            coefficient, quotient = term.as_coeff_Mul()
+            others = rest - term
+            if isinstance(quotient, FloorDiv) and abs(coefficient) == 1:
+                if others.has(quotient):
+                    continue
+                solved = {quotient: -others * coefficient}
+                known = {key: value.xreplace(solved) for key, value in known.items()} | solved
+                break
+    _known[shape_env] = (len(shape_env.guards), known)
+    return known
+
+
 def _int_expr(value: int | torch.SymInt) -> int | str:
     if type(value) is int:
         return value
@@ -266,7 +299,12 @@ def _int_expr(value: int | torch.SymInt) -> int | str:
         node = value.node
         if node.is_nested_int():
             raise CompileError("jagged (nested) sizes are not supported; use padded tensors")
-        return _srepr(node.expr) if not node.is_constant() else int(value)
+        if node.is_constant():
+            return int(value)
+        expr = node.expr
+        if expr.has(FloorDiv):
+            expr = expr.xreplace(_known_quotients(node.shape_env))
+        return _srepr(expr)
     return int(value)
 
 

@@ -452,3 +452,20 @@ def test_functions_of_sizes_have_pythons_values(compile_with) -> None:
             want = torch.tensor(numbers(n), dtype=torch.float64)
             torch.testing.assert_close(compiled(x), want, rtol=0, atol=0)
     assert len(compilations) == 1
+
+
+def test_sizes_that_guards_say_are_equal():
+    """Halves of an odd size, as in a scan: two expressions, one size."""
+
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x[::2][:-1] * x[1::2] + 1)
+
+    compiled = torch.compile(halves, backend="intarsia", dynamic=True, fullgraph=True)
+    with intarsia.record_compilations() as compilations:
+        for count in (9, 13):
+            x = torch.randn(count, 3)
+            torch.testing.assert_close(compiled(x), halves(x))
+    assert "call aten::" not in compilations[0].program.plan_text
+    # A size that the guards exclude is another program, or eager's error.
+    with pytest.raises(Exception, match=r"size|shape"):
+        compiled(torch.randn(10, 3))
