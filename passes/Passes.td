@@ -383,7 +383,8 @@ def PlanInplace : Pass<"plan-inplace", "::mlir::ModuleOp"> {
     `intarsia.into`, one argument number a result (-1: a new tensor), when it
     may store into that argument itself: nothing reads the old value later, and
     if the kernel does, then element by element. Two of the user's arguments may
-    be one tensor, unless the function is marked `intarsia.distinct_arguments`.
+    share memory: `intarsia.apart` has the pairs of buffers that are compared
+    when the kernel is launched.
 
     A call that is `aliasing` writes all its bases in place: that is what the
     program means.

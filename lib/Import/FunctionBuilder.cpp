@@ -296,8 +296,6 @@ void FunctionBuilder::buildReturn() {
   for (unsigned index : written)
     function.setArgAttr(index, "intarsia.mutated", builder.getUnitAttr());
 
-  if (isMain && program.distinctArguments)
-    function->setAttr("intarsia.distinct_arguments", builder.getUnitAttr());
   function->setAttr("intarsia.returns", builder.getArrayAttr(returns));
   for (auto [index, spec] : llvm::enumerate(specs)) {
     // Of a subgraph only what it writes matters: its caller sees that.

@@ -302,7 +302,6 @@ static Program readProgram(const json::Object &object) {
     program.argumentNames.push_back(asString(value, "argumentNames"));
   });
   program.functional = booleanOr(object, "functional", true);
-  program.distinctArguments = booleanOr(object, "distinctArguments", false);
   program.inSpec = stringOr(object, "inSpec");
   program.outSpec = stringOr(object, "outSpec");
   program.torchVersion = stringOr(object, "torchVersion");

@@ -224,6 +224,8 @@ Json write(const Step &step) {
   put(json, "domain", step.domain, none.domain);
   put(json, "grain", step.grain, none.grain);
   put(json, "scratch", step.scratch, none.scratch);
+  for (const Step::Apart &pair : step.apart)
+    json["apart"].push_back({pair.written, pair.other, int32_t(pair.orSame)});
   put(json, "slots", step.slots);
   put(json, "functions", step.functions);
   put(json, "carried", step.carried, none.carried);
@@ -587,6 +589,13 @@ Step readStep(const Node &node) {
   read(node, "domain", step.domain);
   read(node, "grain", step.grain);
   read(node, "scratch", step.scratch);
+  readEach(node, "apart", step.apart, [](const Node &n) {
+    std::vector<int32_t> numbers;
+    n.each([&](const Node &number) { numbers.push_back(number.index()); });
+    if (numbers.size() != 3)
+      n.fail("is not three numbers");
+    return Step::Apart{numbers[0], numbers[1], numbers[2] != 0};
+  });
   read(node, "slots", step.slots);
   readEach(node, "functions", step.functions,
            [](const Node &n) { return n.text(); });

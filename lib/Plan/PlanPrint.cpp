@@ -313,6 +313,12 @@ private:
         out << " scratch ";
         expr(step.scratch);
       }
+      for (const Step::Apart &pair : step.apart) {
+        out << " apart ";
+        slot(step.buffers[size_t(pair.written)]);
+        out << (pair.orSame ? " from or same as " : " from ");
+        slot(step.buffers[size_t(pair.other)]);
+      }
       break;
     case Step::Kind::View:
       slot(step.slot);

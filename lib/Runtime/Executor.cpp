@@ -199,6 +199,7 @@ private:
   void run(const StepPlan &step);
   void alloc(const StepPlan &step);
   void launch(const StepPlan &step);
+  class SeparatedResults;
   void view(const StepPlan &step);
   void cond(const StepPlan &step);
   void whileLoop(const StepPlan &step);
@@ -606,6 +607,82 @@ void runKernel(int64_t begin, int64_t end, void *context) {
     launch.failedCheck.store(check, std::memory_order_relaxed);
 }
 
+/// The bytes that a strided tensor spans, from its first element.
+static std::pair<const char *, const char *> spanOf(const TensorInfo &info,
+                                                    const void *data) {
+  int64_t last = 0;
+  for (int64_t d = 0; d < info.dim; ++d) {
+    if (info.sizes[d] == 0)
+      return {};
+    last += (info.sizes[d] - 1) * info.strides[d];
+  }
+  std::optional<DType> dtype = dtypeFromScalarType(info.dtype);
+  auto begin = static_cast<const char *>(data);
+  return {begin, begin + (last + 1) * (dtype ? dtypeSize(*dtype) : 16)};
+}
+
+/// Results that a kernel would store into an argument whose memory overlaps
+/// what it reads: they get tensors of their own, which are copied when it is
+/// done.
+class Activation::SeparatedResults {
+public:
+  SeparatedResults(Activation &activation, const Step &step, void **buffers)
+      : activation(activation), step(step) {
+    for (const Step::Apart &pair : step.apart) {
+      TensorInfo written, other;
+      if (!describe(pair.written, written) || !describe(pair.other, other) ||
+          (pair.orSame && buffers[pair.written] == buffers[pair.other]))
+        continue;
+      auto [begin, end] = spanOf(written, buffers[pair.written]);
+      auto [otherBegin, otherEnd] = spanOf(other, buffers[pair.other]);
+      if (begin < otherEnd && otherBegin < end) [[unlikely]]
+        separate(pair.written, written, buffers);
+    }
+  }
+  SeparatedResults(const SeparatedResults &) = delete;
+  ~SeparatedResults() {
+    for (auto &[buffer, value] : results)
+      release(value);
+  }
+
+  void copyBack() {
+    for (auto &[buffer, value] : results)
+      if (activation.torch.copy(tensorOf(buffer), value.tensor))
+        activation.failed();
+  }
+
+private:
+  TensorImpl *tensorOf(int32_t buffer) {
+    const Value &value = activation.frame.slots[step.buffers[size_t(buffer)]];
+    return value.kind == Value::Kind::Tensor ? value.tensor : nullptr;
+  }
+
+  bool describe(int32_t buffer, TensorInfo &info) {
+    TensorImpl *tensor = tensorOf(buffer);
+    if (!tensor)
+      return false; // memory of the arena is nobody else's
+    if (activation.torch.describe(tensor, &info))
+      activation.failed();
+    return info.strides != nullptr;
+  }
+
+  void separate(int32_t buffer, const TensorInfo &info, void **buffers) {
+    TensorImpl *tensor = nullptr;
+    if (activation.torch.emptyStrided(info.dtype, info.deviceType,
+                                      info.deviceIndex, info.dim, info.sizes,
+                                      info.strides, &tensor))
+      activation.failed();
+    results.emplace_back(buffer, Value::of(tensor));
+    if (activation.torch.dataPointer(&results.back().second.tensor,
+                                     &buffers[buffer]))
+      activation.failed();
+  }
+
+  Activation &activation;
+  const Step &step;
+  std::vector<std::pair<int32_t, Value>> results;
+};
+
 void Activation::launch(const StepPlan &step) {
   const Step &data = *step.step;
   int64_t domain = integer(data.domain);
@@ -626,6 +703,7 @@ void Activation::launch(const StepPlan &step) {
       torch.bumpVersion(frame.slots[slot].tensor);
   if (domain <= 0)
     return;
+  SeparatedResults separated(*this, data, buffers.get());
   for (size_t i = 0; i < data.symbols.size(); ++i)
     symbolArguments[i] = integer(data.symbols[i]);
   LaunchContext context{step.kernel, buffers.get(), symbolArguments.get(),
@@ -653,6 +731,7 @@ void Activation::launch(const StepPlan &step) {
     bool isIndex = message.find("out of ") != std::string::npos;
     throw Error(isIndex ? ErrorKind::Index : ErrorKind::Operator, message);
   }
+  separated.copyBack();
 }
 
 void Activation::argument(const plan::Arg &arg, std::vector<Value> &out) {

@@ -253,6 +253,10 @@ private:
         useIntegers({s.grain});
       if (s.scratch >= 0)
         useIntegers({s.scratch});
+      for (const Step::Apart &pair : s.apart)
+        for (int32_t buffer : {pair.written, pair.other})
+          if (buffer < 0 || size_t(buffer) >= s.buffers.size())
+            fail("the kernel has no buffer " + std::to_string(buffer));
       break;
     case Step::Kind::Clone:
     case Step::Kind::Move:

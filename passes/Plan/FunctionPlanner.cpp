@@ -713,6 +713,10 @@ LogicalResult FunctionPlanner::planKernel(graph::KernelOp kernel) {
   step.domain = number("domain");
   step.grain = number("grain");
   step.scratch = number("scratch");
+  if (auto apart = kernel->getAttrOfType<DenseI64ArrayAttr>(apartAttrName))
+    for (ArrayRef<int64_t> rest = apart; !rest.empty();
+         rest = rest.drop_front(3))
+      step.apart.push_back({int32_t(rest[0]), int32_t(rest[1]), rest[2] != 0});
   out.steps.push_back(std::move(step));
   return success();
 }

@@ -161,21 +161,31 @@ private:
   /// A kernel that makes the new value of an argument writes it there.
   void decideInto(graph::KernelOp kernel) {
     kernel->removeAttr(intoAttrName);
+    kernel->removeAttr(apartAttrName);
     if (!reuse)
       return;
-    SmallVector<int64_t> into(kernel->getNumResults(), -1);
+    SmallVector<int64_t> into(kernel->getNumResults(), -1), apart;
     for (OpResult result : kernel->getResults()) {
       BlockArgument argument = destinationOf(result);
       if (!argument || argument.getType() != result.getType() ||
           llvm::is_contained(into, argument.getArgNumber()) || leaves(result) ||
-          storage.laterReader(kernel, argument) || !mayWrite(kernel, argument))
+          storage.laterReader(kernel, argument))
         continue;
+      std::optional<SmallVector<int64_t>> pairs =
+          mayWrite(kernel, result, argument, into);
+      if (!pairs)
+        continue;
+      llvm::append_range(apart, *pairs);
       into[result.getResultNumber()] = argument.getArgNumber();
       ++reuseCount;
     }
-    if (llvm::any_of(into, [](int64_t number) { return number >= 0; }))
-      kernel->setAttr(intoAttrName,
-                      DenseI64ArrayAttr::get(kernel.getContext(), into));
+    if (llvm::all_of(into, [](int64_t number) { return number < 0; }))
+      return;
+    kernel->setAttr(intoAttrName,
+                    DenseI64ArrayAttr::get(kernel.getContext(), into));
+    if (!apart.empty())
+      kernel->setAttr(apartAttrName,
+                      DenseI64ArrayAttr::get(kernel.getContext(), apart));
   }
 
   /// The argument that gets `value` at the end; null when there is none.
@@ -197,32 +207,40 @@ private:
 
   /// The kernel's loads of the argument must come before its stores: element by
   /// element, at the same place, where one loop stores all results. Two of the
-  /// user's arguments may be one tensor unless the importer knows better; then
-  /// what the kernel stores first is another result's operand.
-  bool mayWrite(graph::KernelOp kernel, BlockArgument argument) {
-    bool distinct = function->hasAttr("intarsia.distinct_arguments");
+  /// user's arguments may share memory, which is seen when the kernel is
+  /// launched: returned are the pairs of buffers that must not overlap then.
+  std::optional<SmallVector<int64_t>> mayWrite(graph::KernelOp kernel,
+                                               OpResult result,
+                                               BlockArgument argument,
+                                               ArrayRef<int64_t> into) {
     auto sizesOf = [](Value value) {
       return cast<graph::TensorType>(value.getType()).getSizes();
     };
+    bool oneLoop = llvm::all_of(kernel->getResults(), [&](Value other) {
+      return sizesOf(other) == sizesOf(argument);
+    });
+    int64_t inputCount = kernel.getInputs().size();
+    int64_t written = inputCount + result.getResultNumber();
+    SmallVector<int64_t> apart;
     for (auto [index, input] : llvm::enumerate(kernel.getInputs())) {
       bool same = storage.mayShare(input, argument);
-      bool maybe = !distinct && isUsers(argument) &&
+      bool maybe = isUsers(argument) &&
                    llvm::any_of(storage.roots(input), [&](Value root) {
                      auto other = dyn_cast<BlockArgument>(root);
                      return other && isUsers(other);
                    });
-      if (!same && !maybe)
-        continue;
-      if ((maybe && kernel->getNumResults() != 1) ||
-          input.getType() != argument.getType() ||
-          (same && !storage.isCurrentValue(input, argument)) ||
-          !isReadInPlace(kernel.getInputArguments()[index]) ||
-          llvm::any_of(kernel->getResults(), [&](Value result) {
-            return sizesOf(result) != sizesOf(argument);
-          }))
-        return false;
+      bool inPlace = oneLoop && input.getType() == argument.getType() &&
+                     isReadInPlace(kernel.getInputArguments()[index]);
+      if (same && !(inPlace && storage.isCurrentValue(input, argument)))
+        return std::nullopt;
+      if (!same && maybe)
+        apart.append({written, int64_t(index), inPlace});
     }
-    return true;
+    for (auto [other, number] : llvm::enumerate(into))
+      if (number >= 0 && isUsers(argument) &&
+          isUsers(function.getArgument(number)))
+        apart.append({written, inputCount + int64_t(other), false});
+    return apart;
   }
 
   bool isUsers(BlockArgument argument) {

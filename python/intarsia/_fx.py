@@ -192,7 +192,6 @@ def read_graph(
             "ranges": program.ranges(),
             "guards": [],
             "functional": True,
-            "distinctArguments": True,
             "inSpec": "",
             "outSpec": "",
             "torchVersion": torch.__version__,

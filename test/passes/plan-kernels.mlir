@@ -112,55 +112,32 @@ func.func @main(%x: !mat {intarsia.name = "x", intarsia.kind = "user"})
 !one = !intarsia.tensor<[1]xf32>
 #id = affine_map<(d0) -> (d0)>
 
-// Arguments that share no storage: a kernel stores the new values of several,
-// and what it reads otherwise is none of theirs.
-// CHECK: func main(x: {{.*}} -> %[[X:[0-9]+]], y: {{.*}} -> %[[Y:[0-9]+]], z: {{.*}} -> %[[Z:[0-9]+]])
-// CHECK-NEXT: launch 0 @step(%[[X]], %[[Y]], %[[Z]], %[[X]], %[[Y]])
+// A kernel stores the new values of several arguments. What the caller may have
+// given twice is compared when it is launched.
+// CHECK: func main(x: {{.*}} -> %[[X:[0-9]+]], y: {{.*}} -> %[[Y:[0-9]+]], z: {{.*}} -> %[[Z:[0-9]+]], w: {{.*}} -> %[[W:[0-9]+]])
+// CHECK-NEXT: launch 0 @step(%[[X]], %[[Y]], %[[Z]], %[[W]], %[[X]], %[[Y]])
+// CHECK-SAME: apart %[[X]] from or same as %[[Y]]
+// CHECK-SAME: apart %[[X]] from %[[Z]]
+// CHECK-SAME: apart %[[Y]] from or same as %[[X]]
+// CHECK-SAME: apart %[[Y]] from %[[Z]]
+// CHECK-SAME: apart %[[Y]] from %[[X]]{{$|  //}}
 // CHECK: return %[[X]] into "x", %[[Y]] into "y"
 func.func @main(%x: !vec {intarsia.name = "x", intarsia.kind = "user"}, %y: !vec {intarsia.name = "y", intarsia.kind = "user"},
-                %z: !one {intarsia.name = "z", intarsia.kind = "user"})
-    -> (!vec {intarsia.output = "input_mutation", intarsia.target = "x"}, !vec {intarsia.output = "input_mutation", intarsia.target = "y"})
-    attributes {intarsia.distinct_arguments} {
-  %0:2 = intarsia.kernel(%x, %y, %z) ops ["aten::add.Tensor"] decisions {symbol = "step", domain = 8 : i64}
-      : (!vec, !vec, !one) -> (!vec, !vec) {
-  ^bb0(%a: tensor<8xf32>, %b: tensor<8xf32>, %c: tensor<1xf32>):
+                %z: !one {intarsia.name = "z", intarsia.kind = "user"}, %w: !one {intarsia.name = "w", intarsia.kind = "parameter"})
+    -> (!vec {intarsia.output = "input_mutation", intarsia.target = "x"}, !vec {intarsia.output = "input_mutation", intarsia.target = "y"}) {
+  %0:2 = intarsia.kernel(%x, %y, %z, %w) ops ["aten::add.Tensor"] decisions {symbol = "step", domain = 8 : i64}
+      : (!vec, !vec, !one, !one) -> (!vec, !vec) {
+  ^bb0(%a: tensor<8xf32>, %b: tensor<8xf32>, %c: tensor<1xf32>, %d: tensor<1xf32>):
     %e = tensor.empty() : tensor<8xf32>
-    %r:2 = linalg.generic {indexing_maps = [#id, #id, affine_map<(d0) -> (0)>, #id, #id], iterator_types = ["parallel"]}
-        ins(%a, %b, %c : tensor<8xf32>, tensor<8xf32>, tensor<1xf32>) outs(%e, %e : tensor<8xf32>, tensor<8xf32>) {
-    ^bb0(%p: f32, %q: f32, %t: f32, %o: f32, %u: f32):
+    %r:2 = linalg.generic {indexing_maps = [#id, #id, affine_map<(d0) -> (0)>, affine_map<(d0) -> (0)>, #id, #id], iterator_types = ["parallel"]}
+        ins(%a, %b, %c, %d : tensor<8xf32>, tensor<8xf32>, tensor<1xf32>, tensor<1xf32>) outs(%e, %e : tensor<8xf32>, tensor<8xf32>) {
+    ^bb0(%p: f32, %q: f32, %t: f32, %v: f32, %o: f32, %u: f32):
       %s = arith.addf %p, %q : f32
-      %v = arith.addf %s, %t : f32
-      linalg.yield %s, %v : f32, f32
+      %g = arith.addf %s, %t : f32
+      %h = arith.addf %g, %v : f32
+      linalg.yield %s, %h : f32, f32
     } -> (tensor<8xf32>, tensor<8xf32>)
     intarsia.yield %r#0, %r#1 : tensor<8xf32>, tensor<8xf32>
   }
   return %0#0, %0#1 : !vec, !vec
-}
-
-// -----
-
-!vec = !intarsia.tensor<[8]xf32>
-!one = !intarsia.tensor<[1]xf32>
-#id = affine_map<(d0) -> (d0)>
-
-// A part of the argument may come in as another one.
-// CHECK: func main(x: {{.*}} -> %[[X:[0-9]+]], z: {{.*}} -> %[[Z:[0-9]+]])
-// CHECK-NEXT: %[[T:[0-9]+]] = alloc
-// CHECK: launch 0 @add(%[[X]], %[[Z]], %[[T]])
-// CHECK: copy %[[T]] into %[[X]]
-func.func @main(%x: !vec {intarsia.name = "x", intarsia.kind = "user"}, %z: !one {intarsia.name = "z", intarsia.kind = "user"})
-    -> (!vec {intarsia.output = "input_mutation", intarsia.target = "x"}) {
-  %0 = intarsia.kernel(%x, %z) ops ["aten::add.Tensor"] decisions {symbol = "add", domain = 8 : i64}
-      : (!vec, !one) -> !vec {
-  ^bb0(%a: tensor<8xf32>, %c: tensor<1xf32>):
-    %e = tensor.empty() : tensor<8xf32>
-    %r = linalg.generic {indexing_maps = [#id, affine_map<(d0) -> (0)>, #id], iterator_types = ["parallel"]}
-        ins(%a, %c : tensor<8xf32>, tensor<1xf32>) outs(%e : tensor<8xf32>) {
-    ^bb0(%p: f32, %t: f32, %o: f32):
-      %s = arith.addf %p, %t : f32
-      linalg.yield %s : f32
-    } -> tensor<8xf32>
-    intarsia.yield %r : tensor<8xf32>
-  }
-  return %0 : !vec
 }

@@ -166,6 +166,40 @@ def test_several_inputs_are_written_by_one_kernel(check, shape):
     check(moments, (*inputs, torch.tensor(0.5)))
 
 
+def _pieces(kind: str) -> tuple[torch.Tensor, torch.Tensor]:
+    base = torch.arange(12288.0)
+    x, y = {
+        "apart": (slice(0, 4096), slice(4096, 8192)),
+        "overlapping": (slice(0, 4096), slice(2048, 6144)),
+        "before": (slice(100, 4196), slice(0, 4096)),
+        "same": (slice(0, 4096), slice(0, 4096)),
+    }[kind]
+    return base[x], base[y]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: y.copy_(x.flip(0) + 1),
+        lambda x, y: y.copy_(x * 2 + y),
+        lambda x, y: y.copy_(torch.softmax(x.view(64, 64), 1).view(-1)),
+    ],
+    ids=["flip", "add", "rows"],
+)
+def test_an_input_is_written_that_overlaps_another(through, function):
+    # PyTorch does not guard that inputs share no memory: the first call's do not.
+    def run(x, y):
+        function(x, y)
+
+    compiled = through(run, *_pieces("apart"))
+    for kind in ("apart", "overlapping", "before", "same", "apart"):
+        x, y = _pieces(kind)
+        run(x, y)
+        other_x, other_y = _pieces(kind)
+        compiled(other_x, other_y)
+        assert_same((other_x, other_y), (x, y))
+
+
 def test_memory_of_a_step_in_place():
     # The kernels store where their inputs are: nothing as large as those is made.
     compiled = torch.compile(moments, backend="intarsia", fullgraph=True)

@@ -189,9 +189,6 @@ struct Program {
   /// Training IR: views and in-place operators are still in the graph and mean
   /// what they mean in eager.
   bool functional = true;
-  /// Reader B: no argument that is written shares storage with another
-  /// (AOTAutograd makes those that do one base, and PyTorch guards it).
-  bool distinctArguments = false;
   std::string inSpec, outSpec; // pytree specs as export writes them
   /// The names of forward's arguments, in the order of inSpec's (reader A): by
   /// them guards refer to inputs.

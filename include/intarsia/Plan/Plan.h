@@ -154,6 +154,15 @@ struct Step {
   ExprId domain = -1;  // Launch: iterations of the parallel loop
   ExprId grain = -1;   // Launch: fewest iterations worth a thread
   ExprId scratch = -1; // Launch: bytes of scratch memory a thread needs
+  /// Launch: positions in `buffers`. The kernel must not write `written` where
+  /// its memory overlaps that of `other`, which the caller decides: then it
+  /// writes a new tensor, which is copied afterwards. `orSame`: it may where
+  /// both begin at the same address.
+  struct Apart {
+    int32_t written = -1, other = -1;
+    bool orSame = false;
+  };
+  std::vector<Apart> apart;
 
   std::vector<Slot> slots;            // Free
   std::vector<std::string> functions; // Cond, While, Invoke, Map, Scan
