@@ -21,6 +21,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -38,7 +39,15 @@ ArchiveWriter::ArchiveWriter(const std::string &path, const std::string &root)
     : file(path), rootFolder(root) {
   if (!zip::isCleanPath(root) || root.find('/') != root.npos)
     fail("", "'" + root + "' cannot be an archive's root folder");
-  temporary = path + ".XXXXXX";
+  // A link stays one: what it points to is replaced. A device or pipe must not.
+  std::error_code error;
+  if (std::filesystem::path target = std::filesystem::canonical(path, error);
+      !error)
+    file = target.string();
+  if (std::filesystem::exists(file, error) &&
+      !std::filesystem::is_regular_file(file, error))
+    fail("", "cannot be written: it exists and is no regular file");
+  temporary = file + ".XXXXXX";
   descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (descriptor < 0) {
     temporary.clear();

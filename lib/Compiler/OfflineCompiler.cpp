@@ -183,6 +183,8 @@ static void compileOrThrow(const OfflineOptions &options, std::ostream &out) {
     throw OfflineError{OfflineStatus::Usage,
                        "--target cuda has no stage '" +
                            std::string(stageName(*options.emit)) + "'"};
+  if (llvm::is_contained(options.cpus, ""))
+    throw OfflineError{OfflineStatus::Usage, "--cpu has an empty name"};
   if (options.emit && options.cpus.size() > 1)
     throw OfflineError{OfflineStatus::Usage, "--emit takes one --cpu"};
   if (options.bundleLibraries && options.operatorLibraries.empty())

@@ -251,6 +251,7 @@ Json write(const Input &input) {
     json["constant"] = write(input.constant);
   put(json, "weight", input.weight);
   put(json, "checkStrides", input.checkStrides, none.checkStrides);
+  put(json, "mutated", input.mutated, none.mutated);
   return json;
 }
 
@@ -621,6 +622,7 @@ Input readInput(const Node &node) {
     input.constant = readArg(*field);
   read(node, "weight", input.weight);
   read(node, "checkStrides", input.checkStrides);
+  read(node, "mutated", input.mutated);
   return input;
 }
 

@@ -135,6 +135,8 @@ public:
   Value output(size_t index);
 
 private:
+  /// Writes what the program did to copies of inputs into the inputs.
+  void copyBackInputs();
   void drop(Value &value) {
     if (value.kind == Value::Kind::Tensor)
       torch.release(value.tensor);
@@ -238,6 +240,9 @@ private:
   Scratch<Value, 64> slots;
   Scratch<int64_t, 32> symbols;
   Frame frame;
+  /// Inputs that the program writes and that did not have the expected layout:
+  /// each, and the copy that it became.
+  OwnedValues relaid;
   MemoryLease arena;
   bool gradBefore = false;
   int8_t autocastDevice = -1; // set by this function
@@ -317,8 +322,20 @@ void Activation::checkTensor(const InputPlan &input, const TensorInfo &info,
     torch.release(copy);
     failed();
   }
-  torch.release(slotValue.tensor);
+  if (!data.mutated) {
+    torch.release(slotValue.tensor);
+    slotValue.tensor = copy;
+    return;
+  }
+  relaid.values.push_back(slotValue); // takes over its reference
   slotValue.tensor = copy;
+  relaid.values.push_back(retain(slotValue));
+}
+
+void Activation::copyBackInputs() {
+  for (size_t i = 0; i < relaid.values.size(); i += 2)
+    if (torch.copy(relaid.values[i].tensor, relaid.values[i + 1].tensor))
+      failed();
 }
 
 void Activation::bindNumber(const InputPlan &input, const Value &value) {
@@ -1187,7 +1204,7 @@ void Activation::execute() {
         for (uint32_t i = 0; i < instruction.freeCount; ++i)
           drop(frame.slots[instruction.free[i]]);
       }
-      return;
+      return copyBackInputs();
     }
     std::vector<Profile::Entry> &entries =
         profile->steps[size_t(&function - impl.plan.functions.data())];
@@ -1219,6 +1236,7 @@ void Activation::execute() {
     located.cause = error.cause;
     throw located;
   }
+  copyBackInputs();
 }
 
 void prepareProfile(Profile *profile, const plan::Plan &plan) {

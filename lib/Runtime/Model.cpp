@@ -583,6 +583,19 @@ std::unique_ptr<Model> Model::load(const std::string &path,
   });
 }
 
+/// Tied weights have several names and one place.
+static std::string placeOf(const plan::Weight &weight) {
+  std::string place = weight.record.empty() ? weight.name : weight.record;
+  place += " " + std::to_string(weight.storageOffset) + " " +
+           std::string(dtypeName(weight.spec.dtype));
+  for (const auto *list : {&weight.spec.sizes, &weight.spec.strides}) {
+    place += ";";
+    for (plan::ExprId id : *list)
+      place += " " + std::to_string(id);
+  }
+  return place;
+}
+
 std::unique_ptr<Program>
 Model::Shared::instantiate(const std::map<std::string, Tensor> &replaced) {
   std::vector<Value> weights;
@@ -597,10 +610,20 @@ Model::Shared::instantiate(const std::map<std::string, Tensor> &replaced) {
     std::lock_guard<std::mutex> lock(mutex);
     WeightReader reader(weightArchive ? *weightArchive : *archive, plan,
                         records);
+    std::map<std::string, std::pair<std::string, Tensor>> byPlace;
+    for (const plan::Weight &weight : plan.weights)
+      if (auto given = replaced.find(weight.name); given != replaced.end()) {
+        auto [entry, isNew] = byPlace.try_emplace(placeOf(weight), *given);
+        if (!isNew && entry->second.second.data() != given->second.data())
+          throw Error(ErrorKind::Guard,
+                      "weights '" + entry->second.first + "' and '" +
+                          weight.name +
+                          "' are one tensor: replace them by one");
+      }
     for (size_t i = 0; i < plan.weights.size(); ++i) {
       const plan::Weight &weight = plan.weights[i];
-      if (auto given = replaced.find(weight.name); given != replaced.end())
-        weights.push_back(reader.checked(weight, given->second));
+      if (auto given = byPlace.find(placeOf(weight)); given != byPlace.end())
+        weights.push_back(reader.checked(weight, given->second.second));
       else if (!weight.record.empty())
         weights.push_back(reader.read(weight));
       else if (options.weight)

@@ -220,6 +220,7 @@ LogicalResult FunctionPlanner::planInput(BlockArgument argument) {
     input.kind = InputKind::Tensor;
     input.slot = slots[argument] = newSlot();
     input.spec = spec(tensor);
+    input.mutated = bool(function.getArgAttr(index, "intarsia.mutated"));
     if (isEntry && planner.weightType(target) &&
         (kind == "parameter" || kind == "buffer" || kind == "constant"))
       input.weight = target;

@@ -104,6 +104,9 @@ def aot_compile(
     CompileError
         When the program cannot be compiled; the message names the operator.
     """
+    for name, value in (("op_libraries", op_libraries), ("cpus", cpus)):
+        if isinstance(value, str):
+            raise OptionError(f"{name} must be a list of strings, not {value!r}")
     settings = Options.resolve(None, options)
     resolved = settings.for_graph(Path(output).name)
     libraries = [os.fspath(library) for library in op_libraries]
@@ -141,6 +144,8 @@ def load(path: _Path, *, op_libraries: Sequence[_Path] = ()) -> LoadedProgram:
         has another schema; the message names it. Likewise a class of the program's
         inputs or outputs that is no registered pytree node in this process.
     """
+    if isinstance(op_libraries, str):
+        raise OptionError(f"op_libraries must be a list of paths, not {op_libraries!r}")
     program = extension().load(os.fspath(path), [os.fspath(x) for x in op_libraries])
     try:
         return LoadedProgram(program)

@@ -214,3 +214,47 @@ intarsia.aot_compile(torch.export.export(M(), (torch.ones(2),)), sys.argv[1])
     subprocess.run([sys.executable, "-c", script, path], check=True)
     with pytest.raises(LoadError, match=r"pair.pt2': .*demo.Pair"):
         intarsia.load(path)
+
+
+class Tied(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = torch.nn.Linear(3, 3, bias=False)
+        self.b = torch.nn.Linear(3, 3, bias=False)
+        self.b.weight = self.a.weight
+
+    def forward(self, x):
+        return self.b(self.a(x))
+
+
+def test_tied_weights_are_replaced_together(tmp_path):
+    module, x = Tied(), torch.randn(2, 3)
+    program = torch.export.export(module, (x,))
+    first = intarsia.load(intarsia.aot_compile(program, tmp_path / "m.pt2"))
+    weight = torch.randn(3, 3)
+    for names in (["a.weight"], ["b.weight"], ["a.weight", "b.weight"]):
+        second = first.instance(dict.fromkeys(names, weight))
+        torch.testing.assert_close(second(x), x @ weight.t() @ weight.t())
+        assert all(w.data_ptr() == weight.data_ptr() for w in second.weights.values())
+    with pytest.raises(GuardError, match=r"are one tensor: replace them by one"):
+        first.instance({"a.weight": weight, "b.weight": weight.clone()})
+
+
+def test_names_instead_of_lists_of_names(tmp_path):
+    program = torch.export.export(Tied(), (torch.randn(2, 3),))
+    with pytest.raises(OptionError, match="cpus must be a list of strings, not 'native'"):
+        intarsia.aot_compile(program, tmp_path / "m.pt2", cpus="native")
+    with pytest.raises(OptionError, match="op_libraries must be a list"):
+        intarsia.load(tmp_path / "m.pt2", op_libraries="/x.so")
+
+
+def test_the_output_is_a_regular_file(tmp_path):
+    program = torch.export.export(Tied(), (torch.randn(2, 3),))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="pipe.*is no regular file"):
+        intarsia.aot_compile(program, tmp_path / "pipe")
+    (tmp_path / "real.pt2").write_text("old")
+    os.symlink("real.pt2", tmp_path / "link.pt2")
+    intarsia.aot_compile(program, tmp_path / "link.pt2")
+    assert (tmp_path / "link.pt2").is_symlink()
+    intarsia.load(tmp_path / "real.pt2")

@@ -408,3 +408,23 @@ def test_control_flow_that_reads_what_is_written(tmp_path, fuse):
         return y, z
 
     check(tmp_path, module(forward), (torch.tensor(True), X), (torch.tensor(False), X), fuse=fuse)
+
+
+class WritesAndReturns(torch.nn.Module):
+    def forward(self, a, b):
+        a.add_(1)
+        torch.ops.aten.mul_(b, 2)
+        return a[1:], b.view(-1).sum()
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_a_written_input_of_other_strides(tmp_path, fuse, decomposed):
+    program = torch.export.export(WritesAndReturns(), (torch.zeros(3), torch.zeros(2, 3)))
+    if decomposed:
+        program = program.run_decompositions({})
+    compiled = intarsia.load(intarsia.aot_compile(program, tmp_path / "m.pt2", fuse=fuse))
+    results = []
+    for run in (WritesAndReturns(), compiled):
+        a, b = torch.arange(6.0), torch.ones(3, 2)
+        results.append((a, b, [x.clone() for x in run(a[::2], b.t())]))
+    assert_same(results[1], results[0], strides=False)

@@ -245,9 +245,8 @@ Tensor outputTensor(Value &value, size_t index) {
   case Value::Kind::None:
     break; // no file: its number is left out
   default:
+    // A string or a list: there is no file for it.
     release(value);
-    throw WriteError("output " + std::to_string(index) +
-                     " is an object that a .npy file cannot hold");
   }
   return tensor;
 }
@@ -317,6 +316,8 @@ void tool::writeOutputFile(const std::string &path,
       tensors["output_" + std::to_string(i)] = outputs[i];
   std::string temporary = path + ".part";
   try {
+    if (fs::exists(path) && !fs::is_regular_file(path))
+      throw WriteError("'" + path + "' exists and is no regular file");
     writeSafetensors(temporary, tensors);
     fs::rename(temporary, path);
   } catch (const std::exception &error) {

@@ -43,8 +43,8 @@ struct Inputs {
 Inputs readInputs(const runtime::Program &program,
                   const std::vector<std::string> &given, bool random);
 
-/// Takes over the values; None becomes an empty Tensor, a number a tensor
-/// without dimensions. Throws WriteError.
+/// Takes over the values; what is no tensor or number becomes an empty Tensor,
+/// a number a tensor without dimensions.
 std::vector<runtime::Tensor> takeOutputs(std::vector<runtime::Value> &values);
 
 /// Writes output_0.npy, ... : all under temporary names first, then renamed, so

@@ -37,7 +37,8 @@ Runs a model that intarsia-compile wrote, in a process without Python.
   --benchmark N          run N more times and print the time of a run
   --profile              print the time of each step (with --benchmark: means)
   --check-against eager  run the exported program in Python on the same inputs,
-                         and compare; exit code 1 when the outputs differ
+                         and compare; exit code 1 when the outputs differ. Needs
+                         INTARSIA_PYTHON below. Random operators differ
   --print-plan           print the program's steps and stop
   --help                 print this text
 

@@ -201,6 +201,8 @@ struct Input {
   /// Strides are part of the guard (reader B); else an input with other
   /// strides is copied into the expected layout.
   bool checkStrides = false;
+  /// The program writes it, so a copy into the expected layout is copied back.
+  bool mutated = false;
 };
 
 struct Symbol {

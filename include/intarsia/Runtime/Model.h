@@ -105,9 +105,10 @@ public:
   /// this one, and begins with the mutated weights as they are in the artifact.
   /// `weights` replaces weights by their fully qualified names: tensors of the
   /// same dtype, sizes and device (of any strides), whose memory is shared with
-  /// the caller. Running models are not touched: to update weights under load,
-  /// make an instance and swap the pointer. Thread-safe. Throws Error(Guard)
-  /// for a name that does not exist or a tensor that does not fit.
+  /// the caller; tied weights are replaced together. Running models are not
+  /// touched: to update weights under load, make an instance and swap the
+  /// pointer. Thread-safe. Throws Error(Guard) for a name that does not exist
+  /// or a tensor that does not fit.
   std::unique_ptr<Model>
   instance(const std::map<std::string, Tensor> &weights = {}) const;
 
