@@ -236,7 +236,7 @@ def test_tied_weights_are_replaced_together(tmp_path):
         second = first.instance(dict.fromkeys(names, weight))
         torch.testing.assert_close(second(x), x @ weight.t() @ weight.t())
         assert all(w.data_ptr() == weight.data_ptr() for w in second.weights.values())
-    with pytest.raises(GuardError, match=r"are one tensor: replace them by one"):
+    with pytest.raises(GuardError, match="are one tensor: replace them by one"):
         first.instance({"a.weight": weight, "b.weight": weight.clone()})
 
 
@@ -251,7 +251,7 @@ def test_names_instead_of_lists_of_names(tmp_path):
 def test_the_output_is_a_regular_file(tmp_path):
     program = torch.export.export(Tied(), (torch.randn(2, 3),))
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="pipe.*is no regular file"):
+    with pytest.raises(OSError, match=r"pipe.*is no regular file"):
         intarsia.aot_compile(program, tmp_path / "pipe")
     (tmp_path / "real.pt2").write_text("old")
     os.symlink("real.pt2", tmp_path / "link.pt2")
