@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+import warnings
 
 import operators as ops
 import pytest
@@ -80,11 +81,20 @@ def test_kernel_breaks_its_contract(compile_with, name, expected):
         assert word in text
 
 
-def test_other_strides_are_a_warning(compile_with):
-    f = compile_with(lambda x: torch.ops.test.wrong_strides(x * 2) + 1)
-    with pytest.warns(UserWarning, match="test::wrong_strides"):
+def test_other_strides_are_a_warning(compile_with, fuse):
+    # One for each operator and process: this one is nobody else's.
+    name = f"strided_{'fused' if fuse else 'unfused'}"
+    ops.library.define(f"{name}(Tensor x) -> Tensor")
+    ops.library.impl(name, lambda x: x.t().contiguous().t(), "CompositeExplicitAutograd")
+    torch.library.register_fake(f"test::{name}", torch.empty_like)
+    op = getattr(torch.ops.test, name)
+    f = compile_with(lambda x: op(x * 2) + 1)
+    with pytest.warns(UserWarning, match=f"test::{name}"):
         y = f(torch.ones(3, 4))
     assert y.is_contiguous() and torch.equal(y, torch.full((3, 4), 3.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(torch.ones(3, 4))
 
 
 def test_other_strides_are_an_error_when_strict(compile_with):

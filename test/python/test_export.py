@@ -258,3 +258,19 @@ def test_the_output_is_a_regular_file(tmp_path):
     intarsia.aot_compile(program, tmp_path / "link.pt2")
     assert (tmp_path / "link.pt2").is_symlink()
     intarsia.load(tmp_path / "real.pt2")
+
+
+class Checked(torch.nn.Module):
+    def forward(self, a):
+        k = a[0].item()
+        torch._check(k < 10)
+        torch._check(k >= 0)
+        return a + k
+
+
+def test_a_check_of_a_value_fails(tmp_path):
+    program = torch.export.export(Checked(), (torch.tensor([3, 4]),))
+    compiled = intarsia.load(intarsia.aot_compile(program, tmp_path / "m.pt2"))
+    assert compiled(torch.tensor([9, 4])).tolist() == [18, 13]
+    with pytest.raises(GuardError, match=r"is 10, but .*torch\._check.* from 0 to 9"):
+        compiled(torch.tensor([10, 4]))

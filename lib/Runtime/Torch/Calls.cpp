@@ -965,12 +965,19 @@ void PreparedCall::bind(int32_t symbol, int64_t bits, Frame &frame,
     if (what)
       subject +=
           std::string(": the ") + what + " of dimension " + std::to_string(dim);
-    broken(subject + " is " + std::to_string(bits) +
-           ", but its fake implementation promised a value " +
-           (info.min && info.max ? "from " + std::to_string(*info.min) +
-                                       " to " + std::to_string(*info.max)
-            : info.min           ? "of at least " + std::to_string(*info.min)
-                                 : "of at most " + std::to_string(*info.max)));
+    std::string range = info.min && info.max
+                            ? "from " + std::to_string(*info.min) + " to " +
+                                  std::to_string(*info.max)
+                        : info.min ? "of at least " + std::to_string(*info.min)
+                                   : "of at most " + std::to_string(*info.max);
+    subject += " is " + std::to_string(bits);
+    // PyTorch's own operators promise nothing of a value: the program does.
+    if (isAten)
+      throw Error(ErrorKind::Guard, name + ": " + subject +
+                                        ", but the program was traced with a "
+                                        "check (torch._check) for a value " +
+                                        range + at());
+    broken(subject + ", but its fake implementation promised a value " + range);
   }
   frame.symbols[symbol] = bits;
 }

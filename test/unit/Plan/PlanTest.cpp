@@ -242,7 +242,7 @@ TEST(MetadataTest, RoundTrip) {
   std::string json = toJson(metadata);
   Metadata back = metadataFromJson(json);
   EXPECT_EQ(toJson(back), json);
-  EXPECT_EQ(back.targets[0].features[1], "sse4.2");
+  EXPECT_EQ(back.targets[1].features[1], "sse4.2");
   EXPECT_THROW(metadataFromJson("{\"format\": \"one\"}"), std::runtime_error);
 }
 
