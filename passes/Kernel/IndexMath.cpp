@@ -182,17 +182,25 @@ static SymExpr commonFactor(const SymExpr &a, const SymExpr &b) {
   return common;
 }
 
-SymExpr kernel::floorDiv(const SymExpr &a, const SymExpr &b,
-                         const Ranges &ranges) {
-  if (b.isInteger(1))
-    return a;
+/// `expr` as a multiple of `divisor`, term by term, and the rest: quotient,
+/// rest.
+static std::pair<SymExpr, SymExpr> splitMultiples(const SymExpr &expr,
+                                                  const SymExpr &divisor) {
   SymExpr quotient, rest;
-  for (const SymExpr &term : terms(a)) {
-    if (std::optional<SymExpr> exact = divideExactly(term, b))
+  for (const SymExpr &term : terms(expr)) {
+    if (std::optional<SymExpr> exact = divideExactly(term, divisor))
       quotient = quotient + *exact;
     else
       rest = rest + term;
   }
+  return {quotient, rest};
+}
+
+SymExpr kernel::floorDiv(const SymExpr &a, const SymExpr &b,
+                         const Ranges &ranges) {
+  if (b.isInteger(1))
+    return a;
+  auto [quotient, rest] = splitMultiples(a, b);
   if (isBelow(rest, b, ranges))
     return quotient;
   // floordiv(c * x + r, c * d) is floordiv(x, d) for 0 <= r < c.
@@ -200,13 +208,7 @@ SymExpr kernel::floorDiv(const SymExpr &a, const SymExpr &b,
     SymExpr common = commonFactor(term, b);
     if (common.isInteger(1))
       continue;
-    SymExpr multiple, below;
-    for (const SymExpr &other : terms(rest)) {
-      if (std::optional<SymExpr> exact = divideExactly(other, common))
-        multiple = multiple + *exact;
-      else
-        below = below + other;
-    }
+    auto [multiple, below] = splitMultiples(rest, common);
     if (isBelow(below, common, ranges))
       return quotient + floorDiv(multiple, *divideExactly(b, common), ranges);
   }
