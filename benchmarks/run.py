@@ -6,10 +6,13 @@
 # ===----------------------------------------------------------------------===#
 """Measures Intarsia beside eager PyTorch and Inductor, interleaved in one process.
 
-Every figure is a median over rounds in which the candidates take turns (A B C A B C
-...), so that a machine whose speed drifts slows all of them; quote the ratios. The
-process starts itself again with malloc settings under which large results are not
-paid for in page faults by whoever comes first.
+Every figure is a median over rounds in which the candidates take turns (A B C C B A
+...), so that a machine whose speed drifts slows all of them; quote the ratios. A turn
+is six calls, of which the last three count: a call finds the caches as the ones before
+it left them, and a candidate that leaves 16 MiB of modified lines behind would make the
+next one wait until they are written to memory. The process starts itself again with
+malloc settings under which large results are not paid for in page faults by whoever
+comes first.
 
     ./dev bench                      everything, one thread
     ./dev bench kernels --threads 2
@@ -52,15 +55,17 @@ Candidate = Callable[..., torch.Tensor]
 
 
 def interleaved(candidates: dict[str, Candidate], inputs: tuple, rounds: int) -> dict[str, float]:
-    """Median seconds of each candidate on the inputs; two uncounted rounds first."""
+    """Median seconds of each candidate on the inputs."""
     times: dict[str, list[float]] = {name: [] for name in candidates}
     with torch.no_grad():
-        for number in range(rounds + 2):
-            for name, run in candidates.items():
-                start = time.perf_counter()
-                run(*inputs)
-                if number >= 2:
-                    times[name].append(time.perf_counter() - start)
+        for number in range(rounds):
+            turns = list(candidates.items())
+            for name, run in reversed(turns) if number % 2 else turns:
+                for call in range(6):
+                    start = time.perf_counter()
+                    run(*inputs)
+                    if call >= 3:
+                        times[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in times.items()}
 
 
