@@ -111,6 +111,8 @@ Type graph::kernelElementType(MLIRContext *context, DType dtype) {
   case DType::F64:
     return builder.getF64Type();
   case DType::Bool:
+  case DType::F8E4M3FN:
+  case DType::F8E5M2:
     return builder.getI8Type();
   default:
     if (isInteger(dtype))

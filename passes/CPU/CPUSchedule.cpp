@@ -132,7 +132,10 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
   plan.rowLoops = pure      ? std::max<int64_t>(rank - 1, 0)
                   : columns ? rows - 1
                             : rows;
-  plan.vectorRoots = rank > 0 && (pure || hasFullRoot);
+  // What is carried from one element to the next leaves lanes to the rows.
+  bool isCarried = llvm::any_of(kernelOp.getBody().front(),
+                                [](Operation &op) { return runs(&op); });
+  plan.vectorRoots = rank > 0 && (pure || (hasFullRoot && !isCarried));
   plan.lanes = plan.tailLanes = 4;
 
   // See what positions come up.

@@ -47,6 +47,7 @@ struct KernelFacts {
   Space space;
   bool reducesRows = false; // along what its space says is a row
   bool reducesOtherwise = false;
+  bool runs = false; // some of it, keeping the value after each element
   bool dear = false;
   int64_t opCount = 0;
   SmallVector<Access> accesses;
@@ -115,7 +116,7 @@ private:
     if (!generic)
       return;
     SmallVector<SymExpr> position(index);
-    if (generic.getNumReductionLoops() > 0)
+    if (generic.getNumReductionLoops() > 0 && !runs(generic))
       position = reductionPosition(
           generic, cast<OpResult>(tensor).getResultNumber(), index);
     for (OpOperand *input : generic.getDpsInputOperands())
@@ -192,7 +193,7 @@ private:
 struct Group {
   SmallVector<int64_t> members; // nodes, sorted
   Space space;
-  bool reducesRows = false, reducesOtherwise = false;
+  bool reducesRows = false, reducesOtherwise = false, runs = false;
   int64_t opCount = 0;
 };
 
@@ -253,6 +254,7 @@ private:
     for (Operation &op : kernelOp.getBody().front()) {
       if (reduces(&op))
         (isRowKernel ? facts.reducesRows : facts.reducesOtherwise) = true;
+      facts.runs |= runs(&op);
       op.walk([&](Operation *inner) { facts.dear |= isDear(inner); });
       ++facts.opCount;
     }
@@ -263,6 +265,7 @@ private:
     group.space = facts.space;
     group.reducesRows = facts.reducesRows;
     group.reducesOtherwise = facts.reducesOtherwise;
+    group.runs = facts.runs;
     group.opCount = facts.opCount;
     groups[node] = group;
     groupOf[node] = node;
@@ -336,8 +339,26 @@ private:
     merged.opCount = a.opCount + b.opCount;
     merged.reducesRows = a.reducesRows || b.reducesRows;
     merged.reducesOtherwise = a.reducesOtherwise || b.reducesOtherwise;
+    merged.runs = a.runs || b.runs;
     merged.space = a.reducesRows && !b.reducesRows ? a.space : b.space;
     bool sameSize = a.space.size() == b.space.size();
+
+    // A running value has readers at its own position only, since it is one
+    // that a loop carries. If that loop is the innermost, there are no lanes,
+    // and what is dear is better off elsewhere.
+    if (merged.runs) {
+      bool hasLanes = !merged.space.isTrailing();
+      bool readsInPlace = aligned && !b.reducesRows;
+      for (const Group *group : {&a, &b})
+        for (int64_t member : group->members) {
+          const KernelFacts &facts = kernelFacts[member];
+          readsInPlace &= facts.space.sizes == merged.space.sizes;
+          if (facts.dear && !facts.runs && !hasLanes)
+            return std::nullopt;
+        }
+      if (a.runs && !readsInPlace)
+        return std::nullopt;
+    }
 
     // A reduction's result is computed once a row, so its readers must be of
     // that row; that of another reduction once an element.

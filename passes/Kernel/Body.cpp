@@ -226,14 +226,22 @@ bool kernel::reduces(Operation *op) {
   return generic && generic.getNumReductionLoops() > 0;
 }
 
-bool kernel::containsReduction(Value tensor) {
+bool kernel::runs(Operation *op) {
+  if (!reduces(op))
+    return false;
+  auto generic = cast<linalg::GenericOp>(op);
+  return generic.getMatchingIndexingMap(generic.getDpsInitOperand(0))
+      .isIdentity();
+}
+
+bool kernel::contains(Value tensor, bool (*isSuch)(Operation *)) {
   SmallVector<Value> work{tensor};
   SmallPtrSet<Operation *, 16> seen;
   while (!work.empty()) {
     Operation *op = work.pop_back_val().getDefiningOp();
     if (!op || !seen.insert(op).second)
       continue;
-    if (reduces(op))
+    if (isSuch(op))
       return true;
     for (Value operand : op->getOperands())
       if (isa<RankedTensorType>(operand.getType()))

@@ -67,10 +67,13 @@ llvm::SmallVector<SymExpr> sizesOf(mlir::Value tensor);
 /// `symbols`: code needs the values.
 void addSizeSymbols(graph::KernelOp kernel);
 
-/// True for a reduction.
+/// True for a reduction, and for a running one.
 bool reduces(mlir::Operation *op);
-/// True if a reduction is in the computation of `tensor`.
-bool containsReduction(mlir::Value tensor);
+/// True for a reduction that keeps the value after each element.
+bool runs(mlir::Operation *op);
+/// True if an operation for which `isSuch` holds is in the computation of
+/// `tensor`.
+bool contains(mlir::Value tensor, bool (*isSuch)(mlir::Operation *));
 /// True for an operation whose vector code is more than a few instructions.
 bool isDear(mlir::Operation *op);
 

@@ -101,6 +101,9 @@ KernelEmitter::KernelEmitter(graph::KernelOp kernelOp, const Schedule &schedule)
       loc(kernelOp.getLoc()) {
   // The schedule was made for it.
   space = *Space::of(kernelOp);
+  for (auto generic : body.getOps<linalg::GenericOp>())
+    if (runs(generic))
+      running.push_back(generic);
 }
 
 void KernelEmitter::fail(Operation *op, const Twine &why) {
@@ -488,6 +491,9 @@ Value KernelEmitter::evalUncached(Value tensor, const Index &index) {
   }
   Operation *op = tensor.getDefiningOp();
   if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+    if (runs(generic))
+      return evalRunning(generic, cast<OpResult>(tensor).getResultNumber(),
+                         index);
     if (generic.getNumReductionLoops() > 0)
       return evalReduction(generic, cast<OpResult>(tensor).getResultNumber(),
                            index);
@@ -1038,10 +1044,12 @@ SmallVector<Value> KernelEmitter::laneLoop(
 }
 
 void KernelEmitter::prefetch(Value tensor, const Index &index) {
-  if (!containsReduction(tensor))
+  if (!contains(tensor, reduces))
     return;
-  if (llvm::all_of(index,
-                   [&](const SymExpr &expr) { return isAvailable(expr); })) {
+  // Running values are known inside their loop only.
+  if (!contains(tensor, runs) && llvm::all_of(index, [&](const SymExpr &expr) {
+        return isAvailable(expr);
+      })) {
     if (variesAlongLanes(index)) {
       eval(tensor, index);
       return;
@@ -1053,7 +1061,7 @@ void KernelEmitter::prefetch(Value tensor, const Index &index) {
   }
   Operation *op = tensor.getDefiningOp();
   if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
-    if (generic.getNumReductionLoops() == 0)
+    if (generic.getNumReductionLoops() == 0 || runs(generic))
       for (OpOperand *input : generic.getDpsInputOperands())
         if (isa<RankedTensorType>(input->get().getType()))
           prefetch(input->get(),
@@ -1090,6 +1098,64 @@ void KernelEmitter::prefetch(Value tensor, const Index &index) {
         inner[dim] = unknown(sizes[dim]);
     prefetch(pad.getSource(), inner);
   }
+}
+
+/// What the accumulators of a reduction start from.
+SmallVector<Value> KernelEmitter::startsOf(linalg::GenericOp op) {
+  return llvm::map_to_vector(op.getDpsInits(), [&](Value init) -> Value {
+    if (auto fill = init.getDefiningOp<linalg::FillOp>())
+      return outerScalar(fill.getInputs()[0]);
+    fail(op, "a reduction that does not start from a constant");
+    return constant(0);
+  });
+}
+
+/// The value that the loop being emitted carries: it has no other.
+Value KernelEmitter::evalRunning(linalg::GenericOp op, unsigned result,
+                                 const Index &index) {
+  SmallVector<SymExpr> sizes = sizesOf(op.getResult(result));
+  Value value = runningValues.lookup(op.getResult(result));
+  if (value &&
+      linearize(index, sizes) == linearize(runningPosition, space.sizes))
+    return value;
+  fail(op, "a running value is read away from its position");
+  return arith::ConstantOp::create(
+      *b, loc,
+      b->getZeroAttr(getElementTypeOrSelf(op.getResult(result).getType())));
+}
+
+/// The loop along a row that carries the running values, with what is stored at
+/// each of its positions.
+void KernelEmitter::emitRunning(const SymExpr &along, const SymExpr &extent,
+                                const Index &full,
+                                ArrayRef<std::pair<unsigned, Index>> roots) {
+  for (const auto &[result, index] : roots)
+    prefetch(body.getTerminator()->getOperand(result), index);
+  SmallVector<Value> starts;
+  for (linalg::GenericOp op : running)
+    for (Value start : startsOf(op))
+      starts.push_back(broadcast(start));
+  scalarLoop(along.name(), constant(0), scalarOf(extent), constant(1), starts,
+             [&](ValueRange carried) {
+               SmallVector<Value> results;
+               runningPosition = full;
+               for (linalg::GenericOp op : running) {
+                 SmallVector<Value> arguments;
+                 for (Value input : op.getDpsInputs())
+                   arguments.push_back(broadcast(eval(input, full)));
+                 llvm::append_range(
+                     arguments,
+                     carried.slice(results.size(), op.getNumDpsInits()));
+                 for (auto [number, value] : llvm::enumerate(
+                          emitScalars(*op.getBody(), arguments, nullptr))) {
+                   results.push_back(broadcast(value));
+                   runningValues[op.getResult(number)] = results.back();
+                 }
+               }
+               storeRoots(roots);
+               runningValues.clear();
+               return results;
+             });
 }
 
 Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
@@ -1144,15 +1210,7 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
   bool alongLanes = variesAlongLanes(index);
   Block *combiner = op.getBody();
 
-  SmallVector<Value> neutral;
-  for (Value init : op.getDpsInits()) {
-    auto fill = init.getDefiningOp<linalg::FillOp>();
-    if (!fill) {
-      fail(op, "a reduction that does not start from a constant");
-      return constant(0);
-    }
-    neutral.push_back(outerScalar(fill.getInputs()[0]));
-  }
+  SmallVector<Value> neutral = startsOf(op);
   auto splat = [&](Value scalar, int64_t lanes) -> Value {
     return vector::BroadcastOp::create(
         *b, loc, VectorType::get({lanes}, scalar.getType()), scalar);
@@ -1387,7 +1445,7 @@ void KernelEmitter::emitRow(ArrayRef<SymExpr> rowIndex) {
 
   SmallVector<std::pair<unsigned, Index>> fullRoots, rowRoots;
   for (unsigned result = 0; result < kernelOp.getNumResults(); ++result) {
-    if (hasLanes && isFullResult(result)) {
+    if ((hasLanes || !running.empty()) && isFullResult(result)) {
       Index index = resultIndex(result, full);
       fullRoots.emplace_back(result, index);
       prefetch(body.getTerminator()->getOperand(result), index);
@@ -1398,6 +1456,9 @@ void KernelEmitter::emitRow(ArrayRef<SymExpr> rowIndex) {
   storeRoots(rowRoots);
   if (fullRoots.empty())
     return;
+  if (!running.empty())
+    return emitRunning(loopIndex.back(), schedule.loops.back(), full,
+                       fullRoots);
 
   std::function<void(size_t)> nest = [&](size_t loop) {
     for (auto &[result, index] : fullRoots)
@@ -1461,7 +1522,9 @@ void KernelEmitter::emitColumns(ArrayRef<SymExpr> rowIndex, Value begin,
       "v", begin, end, extent, {},
       [&](ValueRange) {
         storeRoots(rowRoots);
-        if (!fullRoots.empty())
+        if (!running.empty())
+          emitRunning(loopIndex.back(), schedule.loops.back(), full, fullRoots);
+        else if (!fullRoots.empty())
           nest(lanes + 1);
         return SmallVector<Value>();
       },

@@ -158,6 +158,9 @@ private:
   mlir::Value evalPointwise(mlir::linalg::GenericOp op, const Index &index);
   mlir::Value evalReduction(mlir::linalg::GenericOp op, unsigned result,
                             const Index &index);
+  llvm::SmallVector<mlir::Value> startsOf(mlir::linalg::GenericOp op);
+  mlir::Value evalRunning(mlir::linalg::GenericOp op, unsigned result,
+                          const Index &index);
   mlir::Value evalGuarded(llvm::ArrayRef<std::pair<SymExpr, SymExpr>> inRange,
                           mlir::Type element,
                           llvm::function_ref<mlir::Value()> inside,
@@ -203,6 +206,9 @@ private:
   void emitRow(llvm::ArrayRef<SymExpr> rowIndex);
   void emitColumns(llvm::ArrayRef<SymExpr> rowIndex, mlir::Value begin,
                    mlir::Value end);
+  void emitRunning(const SymExpr &along, const SymExpr &extent,
+                   const Index &full,
+                   llvm::ArrayRef<std::pair<unsigned, Index>> roots);
   /// Where a result is at a position of the space.
   Index resultIndex(unsigned result, const Index &full);
   bool isFullResult(unsigned result);
@@ -254,6 +260,12 @@ private:
 
   Space space;
   kernel::Ranges ranges;
+
+  /// The running reductions, which one loop along the row carries; their values
+  /// at the position of that loop, while it is emitted.
+  llvm::SmallVector<mlir::linalg::GenericOp> running;
+  llvm::DenseMap<mlir::Value, mlir::Value> runningValues;
+  Index runningPosition;
 
   llvm::SmallVector<Scope, 8> scopes;
   llvm::StringMap<mlir::Value> symbolValues; // scalars, by symbol

@@ -49,6 +49,21 @@ Tensor computeImpl(KernelBuilder &kernel, ArrayRef<Operand> operands,
       });
 }
 
+} // namespace
+
+Tensor compute(KernelBuilder &kernel, ArrayRef<Operand> operands,
+               ArrayRef<SymExpr> sizes, DType result, Formula formula) {
+  return computeImpl(kernel, operands, sizes, result, false,
+                     [&](ArrayRef<Scalar> scalars, ArrayRef<Scalar>) {
+                       return formula(scalars);
+                     });
+}
+
+Tensor computeAt(KernelBuilder &kernel, ArrayRef<Operand> operands,
+                 ArrayRef<SymExpr> sizes, DType result, FormulaAt formula) {
+  return computeImpl(kernel, operands, sizes, result, true, formula);
+}
+
 TypedAttr neutralElement(MLIRContext *context, Reduction reduction,
                          DType dtype) {
   Type type = storageType(context, dtype);
@@ -80,21 +95,6 @@ TypedAttr neutralElement(MLIRContext *context, Reduction reduction,
     break;
   }
   return IntegerAttr::get(type, value);
-}
-
-} // namespace
-
-Tensor compute(KernelBuilder &kernel, ArrayRef<Operand> operands,
-               ArrayRef<SymExpr> sizes, DType result, Formula formula) {
-  return computeImpl(kernel, operands, sizes, result, false,
-                     [&](ArrayRef<Scalar> scalars, ArrayRef<Scalar>) {
-                       return formula(scalars);
-                     });
-}
-
-Tensor computeAt(KernelBuilder &kernel, ArrayRef<Operand> operands,
-                 ArrayRef<SymExpr> sizes, DType result, FormulaAt formula) {
-  return computeImpl(kernel, operands, sizes, result, true, formula);
 }
 
 Operand along(const Tensor &reduced, int64_t rank, ArrayRef<int64_t> dims) {

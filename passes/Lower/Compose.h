@@ -51,6 +51,10 @@ enum class Reduction { Sum, Product, Max, Min };
 Tensor reduce(KernelBuilder &kernel, Reduction reduction, const Tensor &in,
               llvm::ArrayRef<int64_t> dims);
 
+/// What the accumulator of a reduction starts from.
+mlir::TypedAttr neutralElement(mlir::MLIRContext *context, Reduction reduction,
+                               DType dtype);
+
 /// The number of elements of `dims`.
 SymExpr countOf(llvm::ArrayRef<SymExpr> sizes, llvm::ArrayRef<int64_t> dims);
 /// An integer expression as a scalar, emitted where `like` is, in its dtype.

@@ -104,7 +104,7 @@ Type storageType(MLIRContext *context, DType dtype) {
 }
 
 DType computeType(DType dtype) {
-  return dtype == DType::F16 || dtype == DType::BF16 ? DType::F32 : dtype;
+  return isFloatingPoint(dtype) && dtypeSize(dtype) < 4 ? DType::F32 : dtype;
 }
 
 Access broadcast(const Tensor &tensor, ArrayRef<SymExpr> sizes) {
@@ -275,6 +275,20 @@ SmallVector<Tensor> KernelBuilder::reduce(ArrayRef<Tensor> inputs,
                                           ArrayRef<int64_t> dims,
                                           ArrayRef<TypedAttr> neutral,
                                           ScalarsBody combine) {
+  return accumulate(inputs, dims, /*keepsAll=*/false, neutral, combine);
+}
+
+SmallVector<Tensor> KernelBuilder::run(ArrayRef<Tensor> inputs, int64_t dim,
+                                       ArrayRef<TypedAttr> start,
+                                       ScalarsBody combine) {
+  return accumulate(inputs, dim, /*keepsAll=*/true, start, combine);
+}
+
+SmallVector<Tensor> KernelBuilder::accumulate(ArrayRef<Tensor> inputs,
+                                              ArrayRef<int64_t> dims,
+                                              bool keepsAll,
+                                              ArrayRef<TypedAttr> neutral,
+                                              ScalarsBody combine) {
   MLIRContext *context = inner.getContext();
   int64_t rank = inputs.front().rank();
   SmallVector<utils::IteratorType> iterators(rank,
@@ -284,7 +298,7 @@ SmallVector<Tensor> KernelBuilder::reduce(ArrayRef<Tensor> inputs,
   SmallVector<SymExpr> sizes;
   SmallVector<AffineExpr> kept;
   for (int64_t dim = 0; dim < rank; ++dim)
-    if (iterators[dim] == utils::IteratorType::parallel) {
+    if (keepsAll || iterators[dim] == utils::IteratorType::parallel) {
       sizes.push_back(inputs.front().sizes[dim]);
       kept.push_back(getAffineDimExpr(dim, context));
     }

@@ -24,6 +24,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringSwitch.h"
 
 namespace intarsia {
 #define GEN_PASS_DEF_LOWERCALLS
@@ -35,9 +36,22 @@ using namespace intarsia;
 
 namespace {
 
-/// PyTorch itself implements little more for these than copies.
+/// PyTorch itself implements little more for the others than conversions.
 bool hasArithmetic(DType dtype) {
-  return dtype != DType::U16 && dtype != DType::U32 && dtype != DType::U64;
+  return dtype != DType::U16 && dtype != DType::U32 && dtype != DType::U64 &&
+         !(isFloatingPoint(dtype) && dtypeSize(dtype) == 1);
+}
+
+/// Whether the operator converts elements, or moves them as they are.
+bool converts(StringRef name) {
+  return llvm::StringSwitch<bool>(name)
+      .Cases({"aten::_to_copy", "aten::clone", "aten::copy",
+              "aten::lift_fresh_copy", "aten::to.device", "aten::to.dtype",
+              "aten::to.dtype_layout", "aten::type_as", "aten::contiguous",
+              "aten::cat", "aten::stack", "prims::cat",
+              "prims::convert_element_type"},
+             true)
+      .Default(false);
 }
 
 /// Whether all tensors of the call may be a kernel's: of a dtype that kernels
@@ -53,7 +67,7 @@ bool hasKernelTypes(graph::CallOp call, ArrayRef<std::string> devices) {
       device = tensor.getDevice();
     return tensor.getDevice() == device &&
            llvm::is_contained(devices, device.split(':').first) &&
-           hasArithmetic(tensor.getDtype()) &&
+           (hasArithmetic(tensor.getDtype()) || converts(call.getCallee())) &&
            lower::storageType(call.getContext(), tensor.getDtype());
   };
   auto isEmpty = [](Type type) {

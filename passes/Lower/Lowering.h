@@ -21,6 +21,9 @@
 //     combiner of (elements..., accumulators...), so that combining two
 //     accumulators is the same body; what is computed before reducing is a
 //     pointwise generic of its own;
+//   - `linalg.generic`, running reduction: one reduction loop, all maps the
+//     identity; its results are the accumulators after each element of that
+//     loop, in order. The combiner need not be associative;
 //   - `tensor.extract_slice`, `tensor.collapse_shape`, `tensor.expand_shape`,
 //     `tensor.concat` (only as a result), `tensor.pad` with a constant.
 // Element types are PyTorch's storage types as signless builtin types (bool is
@@ -129,6 +132,11 @@ public:
                                    llvm::ArrayRef<int64_t> dims,
                                    llvm::ArrayRef<mlir::TypedAttr> neutral,
                                    ScalarsBody combine);
+  /// As `reduce`, along one dimension and in its order, with the accumulators
+  /// after each element as results.
+  llvm::SmallVector<Tensor> run(llvm::ArrayRef<Tensor> inputs, int64_t dim,
+                                llvm::ArrayRef<mlir::TypedAttr> start,
+                                ScalarsBody combine);
   /// Views, as index maps.
   Tensor permute(const Tensor &in, llvm::ArrayRef<int64_t> order);
   Tensor expand(const Tensor &in, llvm::ArrayRef<SymExpr> sizes);
@@ -157,6 +165,11 @@ public:
                          llvm::StringRef opName);
 
 private:
+  llvm::SmallVector<Tensor> accumulate(llvm::ArrayRef<Tensor> inputs,
+                                       llvm::ArrayRef<int64_t> dims,
+                                       bool keepsAll,
+                                       llvm::ArrayRef<mlir::TypedAttr> neutral,
+                                       ScalarsBody combine);
   mlir::Value emptyTensor(llvm::ArrayRef<SymExpr> sizes, mlir::Type element);
   mlir::OpFoldResult foldedSize(const SymExpr &expr);
   mlir::Value floatValue(const SymExpr &expr);
@@ -207,6 +220,7 @@ void printOperators(llvm::raw_ostream &os);
 void registerPointwise(LoweringTable &table);
 void registerDivision(LoweringTable &table);
 void registerReductions(LoweringTable &table);
+void registerRunning(LoweringTable &table);
 void registerNormalisations(LoweringTable &table);
 void registerChannelNorms(LoweringTable &table);
 void registerLosses(LoweringTable &table);

@@ -28,6 +28,7 @@ constexpr Family families[] = {
     {"Pointwise", registerPointwise},
     {"Division", registerDivision},
     {"Reductions", registerReductions},
+    {"Running sums and extrema", registerRunning},
     {"Softmax, layer and RMS norm", registerNormalisations},
     {"Group and batch norm", registerChannelNorms},
     {"Losses", registerLosses},

@@ -170,19 +170,8 @@ Extremum argReduce(KernelBuilder &kernel, const Tensor &in,
         return linear;
       });
   MLIRContext *context = kernel.builder().getContext();
-  Type type = storageType(context, x.dtype);
-  TypedAttr start;
-  if (auto floatType = dyn_cast<FloatType>(type)) {
-    double inf = std::numeric_limits<double>::infinity();
-    start = FloatAttr::get(floatType, isMax ? -inf : inf);
-  } else {
-    unsigned width = type.getIntOrFloatBitWidth();
-    bool isSigned = isSignedInteger(x.dtype);
-    APInt least = isSigned ? APInt::getSignedMinValue(width) : APInt(width, 0);
-    APInt most =
-        isSigned ? APInt::getSignedMaxValue(width) : APInt::getMaxValue(width);
-    start = IntegerAttr::get(type, isMax ? least : most);
-  }
+  TypedAttr start =
+      neutralElement(context, isMax ? Reduction::Max : Reduction::Min, x.dtype);
   TypedAttr afterAll = IntegerAttr::get(IntegerType::get(context, 64),
                                         std::numeric_limits<int64_t>::max());
   SmallVector<Tensor> results =

@@ -34,12 +34,121 @@ Type scalarType(MLIRContext *context, DType dtype) {
 
 bool isHalf(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; }
 
+/// The 8-bit floats, which kernels hold as their bytes.
+bool isByte(DType dtype) {
+  return dtype == DType::F8E4M3FN || dtype == DType::F8E5M2;
+}
+
+/// Arithmetic on the bits of a float.
+struct Bits {
+  OpBuilder &b;
+  Location loc;
+
+  Value i32(int64_t value) const {
+    return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(value));
+  }
+  Value of(Value real) const {
+    return arith::BitcastOp::create(b, loc, b.getI32Type(), real);
+  }
+  Value real(Value bits) const {
+    return arith::BitcastOp::create(b, loc, b.getF32Type(), bits);
+  }
+  template <typename Op>
+  Value make(Value x, int64_t y) const {
+    return Op::create(b, loc, x, i32(y));
+  }
+  Value isBelow(Value x, int64_t y) const {
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x, i32(y));
+  }
+  Value select(Value condition, Value x, Value y) const {
+    return arith::SelectOp::create(b, loc, condition, x, y);
+  }
+};
+
+Value byteToF32(const Bits &bits, Value byte, DType from) {
+  OpBuilder &b = bits.b;
+  Value wide = arith::ExtUIOp::create(b, bits.loc, b.getI32Type(), byte);
+  if (from == DType::F8E5M2) {
+    // The upper half of an f16.
+    Value half = arith::TruncIOp::create(b, bits.loc, b.getI16Type(),
+                                         bits.make<arith::ShLIOp>(wide, 8));
+    half = arith::BitcastOp::create(b, bits.loc, b.getF16Type(), half);
+    return arith::ExtFOp::create(b, bits.loc, b.getF32Type(), half);
+  }
+  // A multiplication puts the exponent's bias right, from 7 to 127, and makes
+  // numbers of denormals too.
+  Value sign =
+      bits.make<arith::ShLIOp>(bits.make<arith::AndIOp>(wide, 0x80), 24);
+  Value magnitude = bits.make<arith::AndIOp>(wide, 0x7f);
+  Value value = bits.real(bits.make<arith::ShLIOp>(magnitude, 20));
+  Value scale =
+      arith::ConstantOp::create(b, bits.loc, b.getF32FloatAttr(0x1p120f));
+  value = arith::MulFOp::create(b, bits.loc, value, scale);
+  value = bits.select(bits.isBelow(magnitude, 0x7f), bits.of(value),
+                      bits.i32(0x7fc00000));
+  return bits.real(arith::OrIOp::create(b, bits.loc, value, sign));
+}
+
+/// Rounds to nearest, ties to even. What is too large is the largest number
+/// where there is no infinity.
+Value f32ToByte(const Bits &bits, Value real, DType to) {
+  OpBuilder &b = bits.b;
+  bool isE5M2 = to == DType::F8E5M2;
+  int64_t mantissa = isE5M2 ? 2 : 3, bias = isE5M2 ? 15 : 7;
+  int64_t dropped = 23 - mantissa, toBias = 127 - bias;
+  Value whole = bits.of(real);
+  Value sign = bits.make<arith::ShRUIOp>(
+      bits.make<arith::AndIOp>(whole, int64_t(1) << 31), 24);
+  Value magnitude = bits.make<arith::AndIOp>(whole, 0x7fffffff);
+
+  Value odd = bits.make<arith::AndIOp>(
+      bits.make<arith::ShRUIOp>(magnitude, dropped), 1);
+  Value rounded = bits.make<arith::AddIOp>(
+      magnitude, (int64_t(1) << (dropped - 1)) - 1 - (toBias << 23));
+  Value normal = bits.make<arith::ShRUIOp>(
+      arith::AddIOp::create(b, bits.loc, rounded, odd), dropped);
+
+  // An addition rounds denormals to the unit that they have in the result.
+  int64_t unit = (toBias + dropped + 1) << 23;
+  Value sum = arith::AddFOp::create(b, bits.loc, bits.real(magnitude),
+                                    bits.real(bits.i32(unit)));
+  Value denormal = bits.make<arith::SubIOp>(bits.of(sum), unit);
+
+  // From 65536 and, halfway between 448 and what would be the next, from 464.
+  int64_t limit = isE5M2 ? int64_t(143) << 23 : int64_t(2173) << 19;
+  constexpr int64_t infinity = 0x7f800000;
+  Value above = bits.select(bits.isBelow(magnitude, infinity + 1),
+                            bits.i32(isE5M2 ? 0x7c : 0x7e), bits.i32(0x7f));
+  Value result =
+      bits.select(bits.isBelow(magnitude, limit),
+                  bits.select(bits.isBelow(magnitude, (toBias + 1) << 23),
+                              denormal, normal),
+                  above);
+  result = arith::OrIOp::create(b, bits.loc, result, sign);
+  return arith::TruncIOp::create(b, bits.loc, b.getI8Type(), result);
+}
+
 /// C++ leaves a float that the integer can't hold undefined; PyTorch's
 /// binaries convert by way of 32 or 64 bits and cut off, which we do too.
 Value floatToInteger(OpBuilder &builder, Location loc, Value value, DType to) {
   unsigned width = 8 * dtypeSize(to);
   unsigned wide = isUnsigned(to) || width == 64 ? 64 : 32;
   Type wideType = builder.getIntegerType(wide);
+  if (to == DType::U64) {
+    // The upper half of the range is reached by way of the lower one.
+    Value half = arith::ConstantOp::create(
+        builder, loc, builder.getFloatAttr(value.getType(), 0x1p63));
+    Value isUpper = arith::CmpFOp::create(
+        builder, loc, arith::CmpFPredicate::OGE, value, half);
+    Value rest = arith::SubFOp::create(builder, loc, value, half);
+    Value lower = arith::SelectOp::create(builder, loc, isUpper, rest, value);
+    lower = arith::FPToSIOp::create(builder, loc, wideType, lower);
+    Value top = arith::ConstantOp::create(
+        builder, loc,
+        builder.getI64IntegerAttr(std::numeric_limits<int64_t>::min()));
+    Value upper = arith::XOrIOp::create(builder, loc, lower, top);
+    return arith::SelectOp::create(builder, loc, isUpper, upper, lower);
+  }
   value = arith::FPToSIOp::create(builder, loc, wideType, value);
   if (width == wide)
     return value;
@@ -112,6 +221,13 @@ Value convertScalar(OpBuilder &builder, Location loc, Value value, DType from,
                     DType to) {
   if (from == to)
     return value;
+  Bits bits{builder, loc};
+  if (isByte(from))
+    return convertScalar(builder, loc, byteToF32(bits, value, from), DType::F32,
+                         to);
+  if (isByte(to))
+    return f32ToByte(bits, convertScalar(builder, loc, value, from, DType::F32),
+                     to);
   Type type = scalarType(builder.getContext(), to);
   if (to == DType::Bool) {
     Value zero = arith::ConstantOp::create(

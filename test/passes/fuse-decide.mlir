@@ -214,3 +214,40 @@ func.func @twice(%x: !square) -> (!square, !square) {
   %5 = intarsia.call "aten::add.Tensor"(self = %3, other = %4, alpha = 1) : (!square, !squareView) -> !square
   return %2, %5 : !square, !square
 }
+
+// A running value is known at its own position, where others may read it.
+// CHECK-LABEL: func.func @running
+// CHECK: ops ["aten::exp"] {{.*}}intarsia.group = [[G:[0-9]+]]
+// CHECK: ops ["aten::cumsum"] {{.*}}intarsia.group = [[G]]
+// CHECK: ops ["aten::neg"] {{.*}}intarsia.group = [[G]]
+func.func @running(%x: !mat) -> !mat {
+  %0 = intarsia.call "aten::exp"(self = %x) : (!mat) -> !mat
+  %1 = intarsia.call "aten::cumsum"(self = %0, dim = 0, dtype = none) : (!mat) -> !mat
+  %2 = intarsia.call "aten::neg"(self = %1) : (!mat) -> !mat
+  return %2 : !mat
+}
+
+// Not elsewhere, nor where other values are carried along.
+// CHECK-LABEL: func.func @running_elsewhere
+// CHECK-NOT: intarsia.group
+// CHECK: return
+func.func @running_elsewhere(%x: !mat) -> (!mat, !vec, !mat) {
+  %0 = intarsia.call "aten::cumsum"(self = %x, dim = 0, dtype = none) : (!mat) -> !mat
+  %1 = intarsia.call "aten::flip"(self = %0, dims = [0]) : (!mat) -> !mat
+  %2 = intarsia.call "aten::sum.dim_IntList"(self = %0, dim = [0], keepdim = false, dtype = none) : (!mat) -> !vec
+  %3 = intarsia.call "aten::cumsum"(self = %0, dim = 0, dtype = none) : (!mat) -> !mat
+  return %1, %2, %3 : !mat, !vec, !mat
+}
+
+// Where the loop that carries it is the innermost, nothing dear joins it.
+// CHECK-LABEL: func.func @running_innermost
+// CHECK: ops ["aten::exp"]
+// CHECK-NOT: intarsia.group
+// CHECK: ops ["aten::cumsum"] {{.*}}intarsia.group = [[G:[0-9]+]]
+// CHECK: ops ["aten::neg"] {{.*}}intarsia.group = [[G]]
+func.func @running_innermost(%x: !mat) -> !mat {
+  %0 = intarsia.call "aten::exp"(self = %x) : (!mat) -> !mat
+  %1 = intarsia.call "aten::cumsum"(self = %0, dim = 1, dtype = none) : (!mat) -> !mat
+  %2 = intarsia.call "aten::neg"(self = %1) : (!mat) -> !mat
+  return %2 : !mat
+}

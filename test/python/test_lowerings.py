@@ -977,6 +977,70 @@ for label, view in VIEWS.items():
         layouts=DENSE,
     )
 
+# What has no arithmetic is converted all the same.
+STORED = (torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+def small(dtype: torch.dtype) -> torch.Tensor:
+    """Numbers that are the same in every dtype, but for their sign."""
+    return torch.arange(91).remainder(7).reshape(SHAPE).to(dtype)
+
+
+for stored in STORED:
+    for other in (*ALL, *STORED):
+        copy = n(aten._to_copy, dtype=other)
+        add("stored", copy, small, dtypes=(stored,), layouts=(strided,))
+    add("stored", n(aten._to_copy, dtype=stored), small, dtypes=ALL, layouts=DENSE)
+    add("stored", aten.clone, small, dtypes=(stored,))
+
+# Running values: to the last bit, since every addition has its place.
+for dim in (0, 1):
+    for op in (aten.cumsum, aten.cumprod, aten.cummax, aten.cummin):
+        add("running", n(op, dim), x, dtypes=ALL)
+    add("running", n(aten.logcumsumexp, dim), tame, dtypes=(f32, f64, bf16), relative=SUM)
+    add("running", n(aten.logcumsumexp, dim), x, dtypes=(f32, bf16), relative=SUM)
+add("running", n(aten.cumsum, 1, dtype=f64), x, dtypes=(f32, bf16, torch.int32))
+add("running", n(aten.cumprod, -1, dtype=torch.int32), tame, dtypes=(torch.int64, torch.uint8))
+for shape in ((3, 5, 7), (2, 300), (150, 70), (1, 9)):
+    for dim in range(len(shape)):
+        add("running", n(aten.cumsum, dim), shaped(*shape))
+        add("running", n(aten.cummax, dim), shaped(*shape), dtypes=(f32,))
+
+
+def distribution(v: torch.Tensor, dim: int) -> Any:
+    """Top-p sampling's: what the sum runs over is a reduction's result."""
+    return v.softmax(dim).cumsum(dim) > 0.5
+
+
+# What is fused with a running value, on both sides, and what can't be.
+AROUND_RUNNING: dict[str, Callable[..., Any]] = {
+    "in place": lambda v: (v * 2 + 1).cumsum(0) * v.flip(0) + v,
+    "in place, innermost": lambda v: (v.flip(1) - 1).cumsum(1) * v.sum(1, keepdim=True) + v,
+    "functions": lambda v: v.sin().cumsum(0).cos() + v.cos().cumsum(1).sin(),
+    "backwards": lambda v: v.flip(0).cumsum(0).flip(0) + v.flip(1).cumsum(1).flip(1),
+    "elsewhere": lambda v: (v.cumsum(0)[1:] - v.cumsum(0)[:-1], v.cumsum(1).t() + 1),
+    "reduced": lambda v: (v.cumsum(0).amax(0), v.cumsum(1).sum(1), v.cumsum(0).softmax(0)),
+    "twice": lambda v: v.cumsum(0).cumsum(1).cumsum(0),
+    "side by side": lambda v: v.cumsum(0) * v.cummax(0).values + v.cumprod(0),
+    "two results": lambda v: [part + 1 for part in (v * 2).cummin(1)],
+    "reshaped": lambda v: v.cumsum(0).reshape(-1) * 2 + v.reshape(1, -1).squeeze(0).neg(),
+    "padded": lambda v: torch.nn.functional.pad(v.cumsum(1), (1, 0)) + 1,
+    "gathered": lambda v: v.cumsum(0).gather(0, v.cummax(0).indices) + 1,
+    "broadcast": lambda v: v[:1].expand_as(v).cumsum(0) + v[:, :1].cumsum(0),
+    "distribution": lambda v: (distribution(v, 0), distribution(v, 1)),
+}
+for label, around in AROUND_RUNNING.items():
+    for shape in ((7, 13), (70, 34)):
+        add(
+            "around running",
+            around,
+            shaped(*shape),
+            dtypes=(f32,),
+            name=label,
+            relative=SUM,
+            layouts=DENSE,
+        )
+
 
 # --- The comparison -------------------------------------------------------------------
 
@@ -1000,7 +1064,9 @@ def difference(case: Case, got: torch.Tensor, want: torch.Tensor) -> str:
             f"is {got.dtype} {tuple(got.shape)} {got.stride()}, "
             f"not {want.dtype} {tuple(want.shape)} {want.stride()}"
         )
-    if not want.dtype.is_floating_point:
+    if want.dtype in STORED:
+        wrong = got.contiguous().view(torch.uint8) != want.contiguous().view(torch.uint8)
+    elif not want.dtype.is_floating_point:
         wrong = got != want
     else:
         same = (got == want) | (got.isnan() & want.isnan())
@@ -1017,6 +1083,8 @@ def difference(case: Case, got: torch.Tensor, want: torch.Tensor) -> str:
         wrong = ~(same | near)
     if not wrong.any():
         return ""
+    if want.dtype in STORED:
+        return f"{got} instead of {want}"
     place = tuple(wrong.nonzero()[0].tolist())
     return (
         f"{int(wrong.sum())} of {wrong.numel()} differ, "

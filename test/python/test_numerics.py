@@ -47,6 +47,53 @@ def check_bits(compile_with: Callable[..., Any], function: Any, *inputs: torch.T
         assert torch.equal(bits(a), bits(b)), f"result {i}: {a} instead of {b}"
 
 
+# --- What is only stored ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", (torch.float8_e4m3fn, torch.float8_e5m2), ids=str)
+def test_eight_bit_floats(compile_with: Callable[..., Any], dtype: torch.dtype) -> None:
+    """Every byte, and what lies beside each number of 16 bits and halfway to the next."""
+    every = torch.arange(256).to(torch.uint8).view(dtype)
+    upper = torch.arange(1 << 16, dtype=torch.int64) << 16
+    lower = torch.tensor([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF])
+    reals = (upper[:, None] + lower).to(torch.int32).view(torch.float32).flatten()
+
+    def convert(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        scaled = x.to(torch.bfloat16) * 3
+        return x.float(), x.double(), scaled, y.to(dtype), y.double().to(dtype), y.half().to(dtype)
+
+    want, got = convert(every, reals), compile_with(convert)(every, reals)
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype is b.dtype
+        if a.dtype is dtype:
+            # A NaN may have either sign.
+            are_nan = a.float().isnan() & b.float().isnan()
+            assert torch.equal(a.view(torch.uint8)[~are_nan], b.view(torch.uint8)[~are_nan])
+            assert torch.equal(a.float().isnan(), b.float().isnan())
+        else:
+            assert torch.equal(bits(a), bits(b))
+
+
+def test_large_unsigned_integers(compile_with: Callable[..., Any]) -> None:
+    """Beyond the range of the signed integer of the same width."""
+    x = torch.tensor([0, 1, -1, -2, 1 << 62, -(1 << 63), -(1 << 63) + 1, -1024])
+    reals = torch.tensor([0.0, 1.5, 2.0**31, 2.0**32 - 256, 2.0**62, 2.0**63, 1.8e19])
+
+    def convert(x: torch.Tensor, y: torch.Tensor, reals: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            *(x.float(), x.double(), x.bfloat16(), x.to(torch.int32), x.to(torch.uint32)),
+            *(y.float(), y.double(), y.to(torch.int64), y.to(torch.uint16)),
+            *(reals.to(torch.uint64), reals.double().to(torch.uint64)),
+            reals[:4].to(torch.uint32),
+        )
+
+    inputs = x.view(torch.uint64), x.to(torch.int32).view(torch.uint32), reals
+    want, got = convert(*inputs), compile_with(convert)(*inputs)
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype is b.dtype
+        assert a.tolist() == b.tolist()
+
+
 # --- How exact sums are --------------------------------------------------------------
 
 # Rows, columns, what lies between, everything; long enough that adding one element

@@ -148,6 +148,9 @@ TEST_F(CallTest, BuiltinTypes) {
             RankedTensorType::get({any, 4}, builder.getI8Type()));
   EXPECT_EQ(builtin(DType::U16),
             RankedTensorType::get({any, 4}, builder.getI16Type()));
+  // As its byte.
+  EXPECT_EQ(builtin(DType::F8E5M2),
+            RankedTensorType::get({any, 4}, builder.getI8Type()));
   EXPECT_FALSE(builtin(DType::C64));
-  EXPECT_FALSE(builtin(DType::F8E5M2));
+  EXPECT_FALSE(builtin(DType::F8E5M2FNUZ));
 }

@@ -1,0 +1,138 @@
+//===- Running.cpp - Running sums, products and extrema -----------*- C++
+//-*-===//
+//
+// Part of the Intarsia project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Each element needs the one before it along one dimension. They accumulate as
+// PyTorch's CPU kernels do: float32 in double, the halves in float32, integers
+// in int64, so that the results are the same to the last bit.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Lower/Compose.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace intarsia::lower {
+namespace {
+
+std::optional<int64_t> dimension(graph::CallOp call,
+                                 const std::optional<Tensor> &in) {
+  if (!in || in->rank() == 0)
+    return std::nullopt;
+  return dimArgument(call, "dim", in->rank());
+}
+
+/// The accumulator after each element; `next` gets the element and the one
+/// before.
+Lowered
+accumulated(graph::CallOp call, KernelBuilder &kernel, double start,
+            llvm::function_ref<Scalar(const Scalar &, const Scalar &)> next) {
+  std::optional<Tensor> in = tensorArgument(call, kernel, "self");
+  std::optional<int64_t> dim = dimension(call, in);
+  DType dtype = resultDType(call);
+  if (!dim || dtype == DType::Bool)
+    return failure();
+  DType inner = isInteger(dtype)      ? DType::I64
+                : dtype == DType::F32 ? DType::F64
+                                      : computeType(dtype);
+  Tensor x = kernel.cast(kernel.cast(*in, dtype), inner);
+  Type type = storageType(kernel.builder().getContext(), inner);
+  TypedAttr first = isInteger(inner)
+                        ? TypedAttr(IntegerAttr::get(type, int64_t(start)))
+                        : TypedAttr(FloatAttr::get(type, start));
+  Tensor result = kernel.run(x, *dim, first,
+                             [&](OpBuilder &builder, Location loc,
+                                 ValueRange values) -> SmallVector<Value> {
+                               ScalarContext context{kernel, builder, loc};
+                               return {next(Scalar(context, values[0], inner),
+                                            Scalar(context, values[1], inner))
+                                           .getValue()};
+                             })[0];
+  return SmallVector<Tensor>{kernel.cast(result, dtype)};
+}
+
+Lowered lowerRunningSum(graph::CallOp call, KernelBuilder &kernel) {
+  return accumulated(call, kernel, 0.0, [](const Scalar &x, const Scalar &sum) {
+    return sum + x;
+  });
+}
+
+Lowered lowerRunningProduct(graph::CallOp call, KernelBuilder &kernel) {
+  return accumulated(
+      call, kernel, 1.0,
+      [](const Scalar &x, const Scalar &product) { return product * x; });
+}
+
+Lowered lowerRunningLogSumExp(graph::CallOp call, KernelBuilder &kernel) {
+  if (!isFloatingPoint(resultDType(call)))
+    return failure();
+  return accumulated(call, kernel, -std::numeric_limits<double>::infinity(),
+                     [](const Scalar &x, const Scalar &sum) {
+                       Scalar low = select(isNaN(sum), sum, stdMin(x, sum));
+                       Scalar high = select(isNaN(sum), sum, stdMax(x, sum));
+                       Scalar isPlain =
+                           (low != high) |
+                           (abs(low) < std::numeric_limits<double>::infinity());
+                       return select(isPlain, log1p(exp(low - high)) + high, x);
+                     });
+}
+
+/// The extremum so far and the last position that has it; the last NaN once
+/// there is one.
+template <bool isMax>
+Lowered lowerRunningExtremum(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> in = tensorArgument(call, kernel, "self");
+  std::optional<int64_t> dim = dimension(call, in);
+  if (!dim)
+    return failure();
+  DType dtype = computeType(in->dtype);
+  Tensor x = kernel.cast(*in, dtype);
+  if (dtype == DType::Bool)
+    x.dtype = dtype = DType::U8; // 0 and 1, compared as such
+  Tensor positions =
+      computeAt(kernel, {}, x.sizes, DType::I64,
+                [&](ArrayRef<Scalar>, ArrayRef<Scalar> position) {
+                  return position[*dim];
+                });
+  MLIRContext *context = kernel.builder().getContext();
+  TypedAttr start =
+      neutralElement(context, isMax ? Reduction::Max : Reduction::Min, dtype);
+  TypedAttr first = IntegerAttr::get(IntegerType::get(context, 64), 0);
+  SmallVector<Tensor> results = kernel.run(
+      {x, positions}, *dim, {start, first},
+      [&](OpBuilder &builder, Location loc,
+          ValueRange values) -> SmallVector<Value> {
+        ScalarContext scalars{kernel, builder, loc};
+        Scalar value(scalars, values[0], dtype), best = value.with(values[2]);
+        Scalar position(scalars, values[1], DType::I64);
+        Scalar take = isMax ? value >= best : value <= best;
+        // Comparisons with NaN are false: it is never replaced by a number.
+        if (value.isFloat())
+          take = take | isNaN(value);
+        return {select(take, value, best).getValue(),
+                select(take, position, position.with(values[3])).getValue()};
+      });
+  if (in->dtype == DType::Bool)
+    results[0].dtype = DType::Bool;
+  results[0] = kernel.cast(results[0], in->dtype);
+  return results;
+}
+
+} // namespace
+
+void registerRunning(LoweringTable &table) {
+  table.add("aten::cumsum", lowerRunningSum);
+  table.add("aten::cumprod", lowerRunningProduct);
+  table.add("aten::logcumsumexp", lowerRunningLogSumExp);
+  table.add("aten::_logcumsumexp", lowerRunningLogSumExp);
+  table.add("aten::cummax", lowerRunningExtremum<true>);
+  table.add("aten::cummin", lowerRunningExtremum<false>);
+}
+
+} // namespace intarsia::lower

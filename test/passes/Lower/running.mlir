@@ -1,0 +1,58 @@
+// RUN: intarsia-opt --lower-calls %s | FileCheck %s
+
+// A running reduction keeps the accumulator after each element: its maps are
+// all the identity. float32 accumulates in double.
+
+// CHECK-LABEL: func.func @sum
+// CHECK: arith.extf %{{.+}} : f32 to f64
+// CHECK: %[[START:.+]] = linalg.fill ins(%{{.+}} : f64) outs(%{{.+}} : tensor<?x8xf64>)
+// CHECK: linalg.generic
+// CHECK-SAME: indexing_maps = [#[[ID:.+]], #[[ID]]]
+// CHECK-SAME: iterator_types = ["reduction", "parallel"]
+// CHECK-SAME: outs(%[[START]] : tensor<?x8xf64>)
+// CHECK-NEXT: ^bb0(%[[E:.+]]: f64, %[[ACC:.+]]: f64):
+// CHECK-NEXT: %[[S:.+]] = arith.addf %[[ACC]], %[[E]] : f64
+// CHECK-NEXT: linalg.yield %[[S]] : f64
+// CHECK: arith.truncf %{{.+}} : f64 to f32
+func.func @sum(%x: !intarsia.tensor<[s0, 8]xf32>) -> !intarsia.tensor<[s0, 8]xf32> {
+  %0 = intarsia.call "aten::cumsum"(self = %x, dim = -2, dtype = none)
+    : (!intarsia.tensor<[s0, 8]xf32>) -> !intarsia.tensor<[s0, 8]xf32>
+  return %0 : !intarsia.tensor<[s0, 8]xf32>
+}
+
+// bool counts in i64.
+
+// CHECK-LABEL: func.func @count
+// CHECK: arith.extui %{{.+}} : i1 to i64
+// CHECK: arith.addi {{.+}} : i64
+func.func @count(%x: !intarsia.tensor<[8]xbool>) -> !intarsia.tensor<[8]xi64> {
+  %0 = intarsia.call "aten::cumsum"(self = %x, dim = 0, dtype = none)
+    : (!intarsia.tensor<[8]xbool>) -> !intarsia.tensor<[8]xi64>
+  return %0 : !intarsia.tensor<[8]xi64>
+}
+
+// The last of equal elements, and NaN for good.
+
+// CHECK-LABEL: func.func @extremum
+// CHECK: linalg.fill {{.*}} : tensor<4x5xi64>
+// CHECK-NEXT: linalg.generic
+// CHECK-SAME: iterator_types = ["parallel", "reduction"]
+// CHECK-SAME: outs(%{{.+}}, %{{.+}} : tensor<4x5xf32>, tensor<4x5xi64>)
+// CHECK: arith.cmpf oge
+// CHECK: arith.cmpf une
+// CHECK: linalg.yield %{{.+}}, %{{.+}} : f32, i64
+func.func @extremum(%x: !intarsia.tensor<[4, 5]xf32>) -> (!intarsia.tensor<[4, 5]xf32>, !intarsia.tensor<[4, 5]xi64>) {
+  %0:2 = intarsia.call "aten::cummax"(self = %x, dim = 1)
+    : (!intarsia.tensor<[4, 5]xf32>) -> (!intarsia.tensor<[4, 5]xf32>, !intarsia.tensor<[4, 5]xi64>)
+  return %0#0, %0#1 : !intarsia.tensor<[4, 5]xf32>, !intarsia.tensor<[4, 5]xi64>
+}
+
+// A tensor without dimensions is left to the operator.
+
+// CHECK-LABEL: func.func @scalar
+// CHECK: intarsia.call "aten::cumprod"
+func.func @scalar(%x: !intarsia.tensor<[]xf32>) -> !intarsia.tensor<[]xf32> {
+  %0 = intarsia.call "aten::cumprod"(self = %x, dim = 0, dtype = none)
+    : (!intarsia.tensor<[]xf32>) -> !intarsia.tensor<[]xf32>
+  return %0 : !intarsia.tensor<[]xf32>
+}
