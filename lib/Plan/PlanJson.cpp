@@ -14,6 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "JsonTape.h"
 #include "intarsia/Plan/Metadata.h"
 #include "intarsia/Plan/Plan.h"
 
@@ -333,49 +334,45 @@ Json write(const OutputInfo &output) {
 // Reading
 //===----------------------------------------------------------------------===//
 
-/// A JSON value with its path, for messages.
+/// A JSON value and how it was reached, for messages: the path becomes text
+/// only when it is needed. A node's parent outlives it.
 class Node {
 public:
-  Node(const Json &json, std::string path)
-      : json(json), path(std::move(path)) {}
+  explicit Node(const JsonTape &tape) : tape(tape) {}
 
   [[noreturn]] void fail(const std::string &what) const {
+    std::string place = path();
     throw std::runtime_error(
-        "malformed plan: " + (path.empty() ? std::string("top level") : path) +
-        ": " + what);
+        "malformed plan: " + (place.empty() ? "top level" : place) + ": " +
+        what);
   }
 
   Node operator[](const char *key) const {
-    auto it = object().find(key);
-    if (it == json.end())
+    std::optional<Node> field = get(key);
+    if (!field)
       fail(std::string("field '") + key + "' is missing");
-    return Node(*it, path.empty() ? key : path + "." + key);
+    return *field;
   }
   /// The field, when it is there.
   std::optional<Node> get(const char *key) const {
-    auto it = object().find(key);
-    if (it == json.end())
-      return std::nullopt;
-    return Node(*it, path.empty() ? key : path + "." + key);
+    if (value().kind != Kind::Object)
+      fail("an object is expected");
+    uint32_t field = tape.find(number, key);
+    return field ? std::optional(Node(*this, field, key, 0)) : std::nullopt;
   }
   template <typename Function>
   void each(Function function) const {
-    if (!json.is_array())
+    if (value().kind != Kind::Array)
       fail("an array is expected");
-    size_t index = 0;
-    for (const Json &member : json) {
-      function(Node(member, path + "[" + std::to_string(index) + "]"));
-      ++index;
-    }
+    size_t place = 0;
+    for (uint32_t at = number + 1; at < value().end; at = tape[at].end)
+      function(Node(*this, at, nullptr, place++));
   }
 
   int64_t integer() const {
-    if (!json.is_number_integer())
+    if (value().kind != Kind::Integer)
       fail("an integer is expected");
-    if (json.is_number_unsigned() &&
-        json.get<uint64_t>() > uint64_t(std::numeric_limits<int64_t>::max()))
-      fail("the integer is too large");
-    return json.get<int64_t>();
+    return value().integer;
   }
   int32_t index() const {
     int64_t value = integer();
@@ -384,43 +381,41 @@ public:
     return int32_t(value);
   }
   bool boolean() const {
-    if (!json.is_boolean())
+    if (value().kind != Kind::Boolean)
       fail("true or false is expected");
-    return json.get<bool>();
+    return value().boolean;
   }
   double real() const {
-    if (json.is_string()) {
-      const auto &text = json.get_ref<const std::string &>();
-      if (text == "inf")
+    if (value().kind == Kind::String) {
+      if (value().text == "inf")
         return std::numeric_limits<double>::infinity();
-      if (text == "-inf")
+      if (value().text == "-inf")
         return -std::numeric_limits<double>::infinity();
-      if (text == "nan")
+      if (value().text == "nan")
         return std::numeric_limits<double>::quiet_NaN();
     }
-    if (!json.is_number())
+    if (value().kind != Kind::Integer && value().kind != Kind::Real)
       fail("a number is expected");
-    return json.get<double>();
+    return value().real;
   }
-  std::string text() const {
-    if (!json.is_string())
+  std::string text() const { return std::string(view()); }
+  std::string_view view() const {
+    if (value().kind != Kind::String)
       fail("a string is expected");
-    return json.get<std::string>();
+    return value().text;
   }
   DType dtype() const {
-    std::string name = text();
-    std::optional<DType> value = dtypeFromName(name);
-    if (!value)
-      fail("unknown dtype '" + name + "'");
-    return *value;
+    std::optional<DType> known = dtypeFromName(view());
+    if (!known)
+      fail("unknown dtype '" + text() + "'");
+    return *known;
   }
   template <typename Enum, size_t N>
   Enum oneOf(const EnumName<Enum> (&table)[N]) const {
-    std::string name = text();
     for (const auto &entry : table)
-      if (name == entry.name)
+      if (view() == entry.name)
         return entry.value;
-    fail("unknown kind '" + name + "'");
+    fail("unknown kind '" + text() + "'");
   }
   std::vector<int32_t> indices() const {
     std::vector<int32_t> values;
@@ -439,14 +434,28 @@ public:
   }
 
 private:
-  const Json &object() const {
-    if (!json.is_object())
-      fail("an object is expected");
-    return json;
+  using Kind = JsonTape::Value::Kind;
+
+  Node(const Node &parent, uint32_t number, const char *key, size_t place)
+      : tape(parent.tape), number(number), parent(&parent), key(key),
+        place(place) {}
+
+  const JsonTape::Value &value() const { return tape[number]; }
+
+  std::string path() const {
+    if (!parent)
+      return "";
+    std::string before = parent->path();
+    if (!key)
+      return before + "[" + std::to_string(place) + "]";
+    return before.empty() ? key : before + "." + key;
   }
 
-  const Json &json;
-  std::string path;
+  const JsonTape &tape;
+  uint32_t number = 0;
+  const Node *parent = nullptr;
+  const char *key = nullptr; // null: member `place` of an array
+  size_t place = 0;
 };
 
 void read(const Node &node, const char *key, std::string &value) {
@@ -703,10 +712,10 @@ OutputInfo readOutput(const Node &node) {
   return output;
 }
 
-Json parse(const std::string &text, const char *what) {
+JsonTape parse(const std::string &text, const char *what) {
   try {
-    return Json::parse(text);
-  } catch (const Json::parse_error &error) {
+    return JsonTape(text);
+  } catch (const std::runtime_error &error) {
     throw std::runtime_error(std::string("malformed ") + what + ": " +
                              error.what());
   }
@@ -733,8 +742,8 @@ std::string plan::toJson(const Plan &plan) {
 }
 
 Plan plan::fromJson(const std::string &text) {
-  Json json = parse(text, "plan");
-  Node node(json, "");
+  JsonTape json = parse(text, "plan");
+  Node node(json);
   Plan plan;
   readEach(node, "functions", plan.functions, readFunction);
   readEach(node, "kernels", plan.kernels, readKernel);
@@ -776,8 +785,8 @@ std::string plan::toJson(const Metadata &metadata) {
 }
 
 Metadata plan::metadataFromJson(const std::string &text) {
-  Json json = parse(text, "metadata");
-  Node node(json, "");
+  JsonTape json = parse(text, "metadata");
+  Node node(json);
   Metadata metadata;
   metadata.format = node["format"].integer();
   read(node, "intarsiaVersion", metadata.intarsiaVersion);

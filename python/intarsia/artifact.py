@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -195,9 +194,11 @@ class LoadedProgram:
         else:
             inputs = self._flatten(args, kwargs)
         # Nothing is recorded for a backward; otherwise kernels see the grad mode that
-        # the module would show them. Autocast, if any, acted at the export.
-        records = torch.is_grad_enabled() and any(map(_wants_gradient, inputs))
-        with torch._C._DisableAutocast(), torch.no_grad() if records else nullcontext():
+        # the module would show them.
+        if torch.is_grad_enabled() and any(map(_wants_gradient, inputs)):
+            with torch.no_grad():
+                outputs = self._program.run(inputs)
+        else:
             outputs = self._program.run(inputs)
         if self._single_output:
             return outputs[0]
