@@ -43,6 +43,8 @@ struct PipelineOptions {
   std::vector<std::string> devices = {"cpu"};
 };
 
+/// The graph becomes one of values, without what carries no meaning.
+void buildNormalisePipeline(mlir::OpPassManager &manager);
 /// Calls that have a lowering become kernels.
 void buildLowerPipeline(mlir::OpPassManager &manager,
                         const PipelineOptions &options);

@@ -226,6 +226,33 @@ def FuseWiden : Pass<"fuse-widen", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numWidened", "widened", "Roundings taken away">];
 }
 
+def FreezeWeights : Pass<"freeze-weights", "::mlir::ModuleOp"> {
+  let summary = "Compute once what depends on weights alone";
+  let description = [{
+    Calls of PyTorch's own operators whose operands are weights, or results of
+    such calls, move from `@main` to the function `@main` of a nested module
+    `@frozen`; `@main` gets their results as further weights, `frozen:0`, ...,
+    with the records `data/intarsia/frozen/0`, ... of the file. Not moved are
+
+    * what depends on a weight whose storage the program writes, or on one that
+      no record holds;
+    * calls of other operators, which are never left out, and random ones;
+    * views alone, which cost nothing, and factories alone, which cost memory;
+    * what `@main` may return: its caller may write it;
+    * results larger than a megabyte and than twice the weights that they are
+      made of.
+
+    ```mlir
+    %0 = intarsia.call "aten::exp"(self = %weight)
+      : (!intarsia.tensor<[8]xf32>) -> !intarsia.tensor<[8]xf32>
+    // becomes
+    %0 = intarsia.weight "frozen:0" : !intarsia.tensor<[8]xf32>
+    ```
+  }];
+  let dependentDialects = ["::intarsia::graph::GraphDialect"];
+  let statistics = [Statistic<"numFrozen", "frozen", "Results made weights">];
+}
+
 def Functionalise : Pass<"functionalise", "::mlir::ModuleOp"> {
   let summary = "Rename writes through shared storage to values, where all is known";
   let description = [{

@@ -20,12 +20,15 @@ using namespace mlir;
 
 namespace intarsia {
 
-void buildLowerPipeline(OpPassManager &manager,
-                        const PipelineOptions &options) {
+void buildNormalisePipeline(OpPassManager &manager) {
   manager.addPass(createInlineRegions());
   manager.addPass(createFunctionalise());
   manager.addPass(createRestoreUpdates());
   manager.addPass(createNormalise());
+}
+
+void buildLowerPipeline(OpPassManager &manager,
+                        const PipelineOptions &options) {
   // Updates in place stay calls.
   manager.addPass(createPlanInplace());
   LowerCallsOptions lower;
@@ -118,6 +121,7 @@ void registerIntarsiaPipelines() {
   PassPipelineRegistration<StageOptions>(
       "lower", "Normalise, then make kernels of the calls with a lowering",
       [](OpPassManager &manager, const StageOptions &options) {
+        buildNormalisePipeline(manager);
         buildLowerPipeline(manager, options);
       });
   PassPipelineRegistration<StageOptions>(

@@ -17,6 +17,10 @@ int main(int argc, char **argv) {
   int64_t sizes[8], count = 1;
   size_t rank = (size_t)(argc - 2), results;
   float *data;
+  if (argc < 2 || rank > 8) {
+    fprintf(stderr, "usage: run_model_c MODEL.pt2 SIZE... (up to 8)\n");
+    return 2;
+  }
   check(intarsiaModelLoad(argv[1], NULL, 0, &model));
   for (size_t i = 0; i < rank; ++i)
     count *= sizes[i] = atoll(argv[i + 2]);

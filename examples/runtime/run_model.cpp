@@ -8,10 +8,13 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <stdexcept>
 
 using namespace intarsia;
 
 int main(int argc, char **argv) try {
+  if (argc < 2)
+    throw std::runtime_error("usage: run_model MODEL.pt2 SIZE...");
   std::unique_ptr<runtime::Model> model = runtime::Model::load(argv[1], {});
   std::vector<int64_t> sizes;
   for (int i = 2; i < argc; ++i)

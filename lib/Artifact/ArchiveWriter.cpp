@@ -47,6 +47,13 @@ ArchiveWriter::ArchiveWriter(const std::string &path, const std::string &root)
   if (std::filesystem::exists(file, error) &&
       !std::filesystem::is_regular_file(file, error))
     fail("", "cannot be written: it exists and is no regular file");
+  // A file without a name, where the file system has them, vanishes with the
+  // process, however that ends.
+  std::string folder = std::filesystem::path(file).parent_path().string();
+  descriptor = ::open(folder.empty() ? "." : folder.c_str(),
+                      O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (descriptor >= 0)
+    return;
   temporary = file + ".XXXXXX";
   descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (descriptor < 0) {
@@ -148,6 +155,23 @@ void ArchiveWriter::copy(const Archive &from, const Record &record) {
   add(record.name, from.bytes(record));
 }
 
+/// Gives the file a temporary name, from which it is renamed.
+bool ArchiveWriter::nameFile() {
+  std::string self = "/proc/self/fd/" + std::to_string(descriptor);
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    std::string name =
+        file + "." + std::to_string(::getpid()) + "-" + std::to_string(attempt);
+    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(),
+                 AT_SYMLINK_FOLLOW) == 0) {
+      temporary = name;
+      return true;
+    }
+    if (errno != EEXIST)
+      return false;
+  }
+  return false;
+}
+
 void ArchiveWriter::finish() {
   if (descriptor < 0)
     fail("", "finished twice");
@@ -213,6 +237,7 @@ void ArchiveWriter::finish() {
   mode_t mask = ::umask(0);
   ::umask(mask);
   bool ok = ::fchmod(descriptor, 0666 & ~mask) == 0 && ::fsync(descriptor) == 0;
+  ok = ok && (!temporary.empty() || nameFile());
   int error = errno;
   ok &= ::close(descriptor) == 0;
   descriptor = -1;

@@ -109,6 +109,9 @@ public:
     if (options.target != "cpu" && options.target != "cuda")
       throw CompileError("the target is \"cpu\" or \"cuda\", not \"" +
                          options.target + "\"");
+    if (options.freeze && !options.fuse)
+      throw CompileError("with `fuse` off every node is a call: nothing is "
+                         "frozen");
     if (options.target == "cuda" && !options.fuse)
       throw CompileError("with `fuse` off every node is a call: there are no "
                          "kernels to make for CUDA");
@@ -137,7 +140,39 @@ private:
     show(Stage::Imported, [&] { return text(*module); });
   }
 
+  /// Takes what depends on weights alone out of the program.
+  void freeze() {
+    timed("freeze", [&] {
+      runPasses("freezing", [&](OpPassManager &manager) {
+        manager.addPass(createFreezeWeights());
+      });
+      auto frozen = module->lookupSymbol<ModuleOp>("frozen");
+      if (!frozen)
+        return;
+      // Each node is a call there: the results are eager's.
+      frozen->remove();
+      OwningOpRef<ModuleOp> owned(frozen);
+      PassManager manager(&context);
+      buildPlanPipeline(manager, /*reuse=*/false);
+      if (failed(manager.run(frozen)))
+        fail("planning of the frozen part failed");
+      PlanOptions planOptions;
+      planOptions.stridedViews = planOptions.arena = false;
+      FailureOr<plan::Plan> built = buildPlan(frozen, planOptions);
+      if (failed(built))
+        fail("planning of the frozen part failed");
+      result.frozen = std::move(*built);
+    });
+  }
+
   void lowerAndFuse(const PipelineOptions &pipeline) {
+    timed("normalise", [&] {
+      runPasses("normalisation", [&](OpPassManager &manager) {
+        buildNormalisePipeline(manager);
+      });
+    });
+    if (options.freeze)
+      freeze();
     timed("lower", [&] {
       runPasses("lowering", [&](OpPassManager &manager) {
         buildLowerPipeline(manager, pipeline);
@@ -235,7 +270,7 @@ private:
       if (failed(built))
         fail("planning failed");
       result.plan = std::move(*built);
-      locateFakes();
+      describeOperators();
     });
     show(Stage::Plan, [&] { return plan::print(result.plan); });
     for (const plan::Function &function : result.plan.functions)
@@ -245,17 +280,20 @@ private:
       }
   }
 
-  /// Says where the fakes are that the results of calls are held against.
-  void locateFakes() {
+  /// Says where operators come from, and the fakes that the results of calls
+  /// are held against.
+  void describeOperators() {
     for (plan::Operator &op : result.plan.operators) {
       StringRef name = op.name;
       if (name.starts_with("aten::") || name.starts_with("prims::"))
         continue;
       if (options.fakeLocation)
         op.fakeLocation = options.fakeLocation(op.name);
-      if (!op.fakeLocation.empty())
+      std::optional<importer::OperatorSchema> schema = schemas(op.name);
+      if (!schema)
         continue;
-      if (std::optional<importer::OperatorSchema> schema = schemas(op.name))
+      op.fromPython = schema->fromPython;
+      if (op.fakeLocation.empty())
         op.fakeLocation = schema->fakeLocation;
     }
   }
@@ -269,6 +307,8 @@ private:
   }
 
   void timed(const char *stage, llvm::function_ref<void()> work) {
+    if (options.progress)
+      options.progress(stage);
     auto start = std::chrono::steady_clock::now();
     work();
     std::chrono::duration<double> elapsed =

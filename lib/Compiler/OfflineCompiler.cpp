@@ -12,13 +12,16 @@
 
 #include "intarsia/Compiler/OfflineCompiler.h"
 
+#include "PythonProcess.h"
 #include "PythonSchemas.h"
 #include "intarsia/Artifact/Archive.h"
 #include "intarsia/Import/Import.h"
 #include "intarsia/Plan/Metadata.h"
+#include "intarsia/Runtime/Frozen.h"
 #include "intarsia/Runtime/Torch.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -53,6 +56,41 @@ static void loadLibraries(const OfflineOptions &options) {
   }
 }
 
+namespace {
+/// The program in another dtype, in a folder of its own that goes with it.
+class ConvertedProgram {
+public:
+  explicit ConvertedProgram(const OfflineOptions &options) {
+    if (llvm::sys::fs::createUniqueDirectory("intarsia-dtype", folder))
+      throw OfflineError{OfflineStatus::LibraryError,
+                         "a temporary folder cannot be made"};
+    llvm::SmallString<128> file(folder);
+    llvm::sys::path::append(file, llvm::sys::path::filename(options.input));
+    path = file.str();
+    std::vector<std::string> words = {options.input, path, options.dtype};
+    words.insert(words.end(), options.pythonModules.begin(),
+                 options.pythonModules.end());
+    words.insert(words.end(), options.operatorLibraries.begin(),
+                 options.operatorLibraries.end());
+    try {
+      runPython("intarsia._convert", words,
+                "cannot convert " + options.input + " to " + options.dtype);
+    } catch (const PythonError &error) {
+      llvm::sys::fs::remove_directories(folder);
+      throw OfflineError{OfflineStatus::CompileError, error.what()};
+    }
+  }
+  ~ConvertedProgram() { llvm::sys::fs::remove_directories(folder); }
+  ConvertedProgram(const ConvertedProgram &) = delete;
+  ConvertedProgram &operator=(const ConvertedProgram &) = delete;
+
+  std::string path;
+
+private:
+  llvm::SmallString<128> folder;
+};
+} // namespace
+
 static importer::Program readProgram(const std::string &path) {
   llvm::Expected<importer::Program> program = importer::readPt2(path);
   if (!program)
@@ -71,6 +109,8 @@ namespace {
 /// The artifact in the making.
 struct Artifact {
   plan::Metadata metadata;
+  std::optional<plan::Plan> frozen;
+  std::vector<runtime::Tensor> frozenValues;
   std::vector<CompiledProgram> targets; // parallel to the metadata's
   std::vector<std::string> libraries;   // likewise, what is in them
 };
@@ -89,10 +129,38 @@ static void addTarget(Artifact &artifact, const std::string &cpu,
   for (const plan::Metadata::Target &other : artifact.metadata.targets)
     if (other.cpu == target.cpu)
       throw OfflineError{OfflineStatus::Usage, "--cpu names " + cpu + " twice"};
-  if (artifact.targets.empty())
+  if (artifact.targets.empty()) {
     artifact.metadata.operators = compiled.plan.operators;
+    artifact.frozen = std::move(compiled.frozen);
+  }
   artifact.metadata.targets.push_back(std::move(target));
   artifact.targets.push_back(std::move(compiled));
+}
+
+/// The versions that the operators are known to mean the same in.
+static void setTorchRange(plan::Metadata &metadata) {
+  llvm::StringRef version = runtime::torchApi().torchVersion;
+  auto [major, rest] = version.split('.');
+  unsigned minor = 0;
+  if (rest.split('.').first.getAsInteger(10, minor))
+    return;
+  metadata.torchMin = (major + "." + llvm::Twine(minor)).str();
+  metadata.torchEnd = (major + "." + llvm::Twine(minor + 1)).str();
+}
+
+/// What depends on weights alone, as the artifact's own records.
+static void computeFrozen(const OfflineOptions &options, Artifact &artifact) {
+  if (!artifact.frozen)
+    return;
+  try {
+    artifact.frozenValues = runtime::computeFrozen(
+        artifact::Archive(options.input), *artifact.frozen);
+  } catch (const runtime::Error &error) {
+    throw OfflineError{OfflineStatus::CompileError,
+                       std::string("what --freeze computes of the weights "
+                                   "fails: ") +
+                           error.what() + "\nCompile with --no-freeze."};
+  }
 }
 
 static void bundleLibraries(const OfflineOptions &options, Artifact &artifact) {
@@ -139,6 +207,13 @@ static void writeArtifact(const OfflineOptions &options, Artifact &artifact) {
     for (auto [library, content] :
          llvm::zip_equal(artifact.metadata.libraries, artifact.libraries))
       output.add((ourFolder + "libraries/" + library.name).str(), content);
+    if (artifact.frozen)
+      output.add(plan::frozenPlan, plan::toJson(*artifact.frozen));
+    for (auto [index, value] : llvm::enumerate(artifact.frozenValues))
+      output.add(
+          runtime::frozenRecord(index),
+          std::span(static_cast<const std::byte *>(value.data()),
+                    size_t(value.elementCount() * dtypeSize(value.dtype()))));
     output.add((ourFolder + "metadata.json").str(),
                plan::toJson(artifact.metadata));
     output.finish();
@@ -161,7 +236,16 @@ static void writeText(const std::string &path, const std::string &text) {
                            llvm::toString(std::move(error))};
 }
 
-static void compileOrThrow(const OfflineOptions &options, std::ostream &out) {
+static void compileOrThrow(OfflineOptions options, std::ostream &out) {
+  if (options.codeOnly && !options.dtype.empty())
+    throw OfflineError{OfflineStatus::Usage,
+                       "--code-only leaves the weights in " + options.input +
+                           ", which --dtype would have to convert"};
+  if (!llvm::is_contained({"", "float32", "bfloat16", "float16"},
+                          options.dtype))
+    throw OfflineError{OfflineStatus::Usage,
+                       "--dtype is float32, bfloat16 or float16, not '" +
+                           options.dtype + "'"};
   if (!options.output.empty() && !options.force) {
     bool same = false;
     if (!llvm::sys::fs::equivalent(options.input, options.output, same) && same)
@@ -196,6 +280,18 @@ static void compileOrThrow(const OfflineOptions &options, std::ostream &out) {
     throw OfflineError{OfflineStatus::Usage,
                        "--code-only leaves the weights in " + options.input +
                            ": -o must name a file in the same folder"};
+  auto progress = [&](const std::string &stage) {
+    if (options.compile.progress)
+      options.compile.progress(stage);
+  };
+  std::optional<ConvertedProgram> converted;
+  if (!options.dtype.empty()) {
+    progress("convert");
+    readProgram(options.input); // for its errors
+    converted.emplace(options);
+    options.input = converted->path;
+  }
+  progress("read");
   importer::Program program = readProgram(options.input);
   loadLibraries(options);
 
@@ -211,6 +307,8 @@ static void compileOrThrow(const OfflineOptions &options, std::ostream &out) {
   Artifact artifact;
   artifact.metadata.intarsiaVersion = version();
   artifact.metadata.torchVersion = program.torchVersion;
+  artifact.metadata.modules = options.pythonModules;
+  setTorchRange(artifact.metadata);
   importer::SchemaProvider schemas =
       withPythonModules(torchSchemas(), options.pythonModules, program);
   for (const std::string &cpu : cpus) {
@@ -237,8 +335,11 @@ static void compileOrThrow(const OfflineOptions &options, std::ostream &out) {
   } else if (!options.output.empty() && !forCUDA) {
     if (options.bundleLibraries)
       bundleLibraries(options, artifact);
+    progress("write");
+    computeFrozen(options, artifact);
     writeArtifact(options, artifact);
   }
+  progress("");
 
   out << emitted;
   for (auto [target, compiled] :
@@ -275,6 +376,8 @@ static void compileOrThrow(const OfflineOptions &options, std::ostream &out) {
 OfflineStatus compileOffline(const OfflineOptions &options, std::ostream &out,
                              std::ostream &errors) {
   auto report = [&](OfflineStatus status, const std::string &message) {
+    if (options.compile.progress)
+      options.compile.progress("");
     errors << "intarsia-compile: error: " << message << "\n";
     return status;
   };

@@ -10,15 +10,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "PythonSchemas.h"
+#include "PythonProcess.h"
 
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Program.h"
 
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 
@@ -33,19 +32,13 @@ static std::string contentOf(llvm::StringRef path) {
 static std::map<std::string, std::string>
 describe(const std::vector<std::string> &modules,
          const llvm::StringSet<> &names) {
-  const char *wanted = std::getenv("INTARSIA_PYTHON");
-  llvm::ErrorOr<std::string> python =
-      llvm::sys::findProgramByName(wanted && *wanted ? wanted : "python3");
-  if (!python)
-    throw PythonError("there is no Python interpreter; set INTARSIA_PYTHON to "
-                      "the one that has the modules");
-  llvm::SmallString<128> in, out, errors;
+  llvm::SmallString<128> in, out;
   llvm::scope_exit remove([&] {
-    for (llvm::StringRef path : {in.str(), out.str(), errors.str()})
+    for (llvm::StringRef path : {in.str(), out.str()})
       if (!path.empty())
         llvm::sys::fs::remove(path);
   });
-  for (auto *path : {&in, &out, &errors})
+  for (auto *path : {&in, &out})
     if (llvm::sys::fs::createTemporaryFile("intarsia-operators", "txt", *path))
       throw PythonError("a temporary file cannot be made");
   {
@@ -61,14 +54,8 @@ describe(const std::vector<std::string> &modules,
     if (error)
       throw PythonError("cannot write " + in.str().str());
   }
-  std::string failure;
-  int status = llvm::sys::ExecuteAndWait(
-      *python, {*python, "-m", "intarsia._describe", in, out}, std::nullopt,
-      {llvm::StringRef(""), llvm::StringRef(errors), llvm::StringRef(errors)},
-      /*SecondsToWait=*/0, /*MemoryLimit=*/0, &failure);
-  if (status != 0)
-    throw PythonError(*python + " cannot import the modules: " +
-                      (failure.empty() ? contentOf(errors) : failure));
+  runPython("intarsia._describe", {in.str().str(), out.str().str()},
+            "cannot import the modules");
   llvm::Expected<llvm::json::Value> answer = llvm::json::parse(contentOf(out));
   const llvm::json::Object *object = nullptr;
   if (answer)
@@ -76,7 +63,7 @@ describe(const std::vector<std::string> &modules,
   else
     llvm::consumeError(answer.takeError());
   if (!object)
-    throw PythonError(*python + " gave no answer: " + contentOf(errors));
+    throw PythonError("the Python process gave no answer");
   std::map<std::string, std::string> schemas;
   for (const auto &[name, text] : *object)
     if (std::optional<llvm::StringRef> schema = text.getAsString())

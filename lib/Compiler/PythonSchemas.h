@@ -15,21 +15,14 @@
 
 #include "intarsia/Import/Schema.h"
 
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace intarsia {
 
-/// what() has what the Python process wrote to stderr.
-struct PythonError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 /// `schemas`, and for names that it does not know a Python process that imports
 /// `modules` and describes the program's operators. It is started at most once,
-/// when it is needed. The interpreter is $INTARSIA_PYTHON, else python3; it
-/// must have the intarsia package. The provider throws PythonError.
+/// when it is needed. The provider throws PythonError.
 importer::SchemaProvider
 withPythonModules(importer::SchemaProvider schemas,
                   const std::vector<std::string> &modules,

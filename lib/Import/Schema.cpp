@@ -61,6 +61,9 @@ intarsia::importer::parseOperatorSchema(const std::string &text) {
         schema.tags.push_back(asString(tag, "tags"));
     if (const json::Value *location = optionalField(object, "fake"))
       schema.fakeLocation = asString(*location, "fake");
+    if (const json::Value *place = optionalField(object, "debug"))
+      schema.fromPython =
+          llvm::StringRef(asString(*place, "debug")).contains(".py:");
     return schema;
   } catch (const ReadError &) {
     return std::nullopt;

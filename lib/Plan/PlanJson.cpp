@@ -20,6 +20,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -309,6 +310,7 @@ Json write(const Operator &op) {
   json["name"] = op.name;
   put(json, "schema", op.schema);
   put(json, "fakeLocation", op.fakeLocation);
+  put(json, "fromPython", op.fromPython, false);
   return json;
 }
 
@@ -691,6 +693,7 @@ Operator readOperator(const Node &node) {
   op.name = node["name"].text();
   read(node, "schema", op.schema);
   read(node, "fakeLocation", op.fakeLocation);
+  read(node, "fromPython", op.fromPython);
   return op;
 }
 
@@ -758,11 +761,34 @@ Plan plan::fromJson(const std::string &text) {
   return plan;
 }
 
+bool plan::versionLess(const std::string &a, const std::string &b) {
+  auto numbers = [](const std::string &text) {
+    std::vector<int> result;
+    size_t at = 0;
+    while (at < text.size() &&
+           std::isdigit(static_cast<unsigned char>(text[at])) &&
+           result.size() < 3) {
+      size_t length = 0;
+      result.push_back(std::stoi(text.substr(at, 8), &length));
+      at += length;
+      if (at < text.size() && text[at] == '.')
+        ++at;
+      else
+        break;
+    }
+    result.resize(3);
+    return result;
+  };
+  return numbers(a) < numbers(b);
+}
+
 std::string plan::toJson(const Metadata &metadata) {
   Json json = Json::object();
   json["format"] = metadata.format;
   json["intarsiaVersion"] = metadata.intarsiaVersion;
   json["torchVersion"] = metadata.torchVersion;
+  put(json, "torchMin", metadata.torchMin);
+  put(json, "torchEnd", metadata.torchEnd);
   json["targets"] = Json::array();
   for (const Metadata::Target &target : metadata.targets) {
     Json entry = Json::object();
@@ -776,6 +802,7 @@ std::string plan::toJson(const Metadata &metadata) {
   for (const Metadata::Library &library : metadata.libraries)
     json["libraries"].push_back(
         {{"name", library.name}, {"hash", library.hash}});
+  put(json, "modules", metadata.modules);
   put(json, "program", metadata.program);
   put(json, "programDigest", metadata.programDigest);
   json["operators"] = Json::array();
@@ -791,6 +818,8 @@ Metadata plan::metadataFromJson(const std::string &text) {
   metadata.format = node["format"].integer();
   read(node, "intarsiaVersion", metadata.intarsiaVersion);
   read(node, "torchVersion", metadata.torchVersion);
+  read(node, "torchMin", metadata.torchMin);
+  read(node, "torchEnd", metadata.torchEnd);
   readEach(node, "targets", metadata.targets, [](const Node &n) {
     Metadata::Target target;
     target.name = n["name"].text();
@@ -804,6 +833,8 @@ Metadata plan::metadataFromJson(const std::string &text) {
   readEach(node, "libraries", metadata.libraries, [](const Node &n) {
     return Metadata::Library{n["name"].text(), n["hash"].text()};
   });
+  readEach(node, "modules", metadata.modules,
+           [](const Node &n) { return n.text(); });
   read(node, "program", metadata.program);
   read(node, "programDigest", metadata.programDigest);
   readEach(node, "operators", metadata.operators, readOperator);

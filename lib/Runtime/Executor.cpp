@@ -256,6 +256,9 @@ private:
 void Activation::bindTensor(const InputPlan &input, const TensorInfo &info) {
   const SpecPlan &spec = *input.spec;
   const plan::Input &data = *input.input;
+  if (!info.strides) [[unlikely]]
+    inputError(data, "expected a strided tensor, got one that is sparse or has "
+                     "another layout without strides");
   if (info.dtype != spec.dtype)
     inputError(data, "expected dtype " + dtypeText(spec.dtype) + ", got " +
                          dtypeText(info.dtype));
@@ -273,10 +276,9 @@ void Activation::bindTensor(const InputPlan &input, const TensorInfo &info) {
   for (size_t i = 0; i < spec.sizes.size(); ++i)
     if (spec.sizes[i].binds >= 0)
       frame.symbols[spec.sizes[i].binds] = info.sizes[i];
-  if (info.strides)
-    for (size_t i = 0; i < spec.strides.size(); ++i)
-      if (spec.strides[i].binds >= 0)
-        frame.symbols[spec.strides[i].binds] = info.strides[i];
+  for (size_t i = 0; i < spec.strides.size(); ++i)
+    if (spec.strides[i].binds >= 0)
+      frame.symbols[spec.strides[i].binds] = info.strides[i];
 }
 
 void Activation::checkTensor(const InputPlan &input, const TensorInfo &info,
@@ -299,7 +301,7 @@ void Activation::checkTensor(const InputPlan &input, const TensorInfo &info,
                          std::to_string(info.sizes[i]) + " (size " +
                          listText(info.sizes, dim) + ")");
   }
-  if (!info.strides || empty)
+  if (empty)
     return;
   bool same = true;
   for (size_t i = 0; i < dim; ++i)
@@ -493,7 +495,7 @@ void Activation::bindInputs(const Value *values, bool steal, Value *stolen) {
       if (!input.spec)
         break;
       if (torch.describe(value.tensor, &infos[i])) [[unlikely]]
-        failed();
+        inputError(data, torch.lastError()->message);
       bindTensor(input, infos[i]);
       break;
     case plan::Input::Kind::SymInt:

@@ -14,6 +14,7 @@
 
 #include "KernelFile.h"
 #include "intarsia/Runtime/Error.h"
+#include "intarsia/Support/ExecutableFile.h"
 
 #include <cctype>
 #include <cerrno>
@@ -23,9 +24,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <sys/mman.h>
 #include <unistd.h>
 
+using namespace intarsia;
 using namespace intarsia::runtime;
 namespace fs = std::filesystem;
 
@@ -53,19 +54,6 @@ static bool hasContent(const std::string &path, const std::string &content) {
   std::string present((std::istreambuf_iterator<char>(stream)),
                       std::istreambuf_iterator<char>());
   return present == content;
-}
-
-/// Whether code in the file can be mapped: not on a noexec mount.
-static bool isExecutable(const std::string &path) {
-  int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0)
-    return false;
-  void *page = mmap(nullptr, 1, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
-  close(file);
-  if (page == MAP_FAILED)
-    return false;
-  munmap(page, 1);
-  return true;
 }
 
 /// A new file `<prefix>XXXXXX` with the content; "" when it cannot be written.

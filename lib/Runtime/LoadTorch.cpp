@@ -24,6 +24,7 @@
 #include <filesystem>
 #include <link.h>
 #include <mutex>
+#include <utility>
 
 using namespace intarsia::runtime;
 
@@ -110,6 +111,13 @@ const TorchApi &intarsia::runtime::torchApi() {
   return *api;
 }
 
+void intarsia::runtime::throwShimError() {
+  ShimError &error = *torchApi().lastError();
+  Error failure(error.kind, error.message);
+  failure.cause = std::move(error.cause);
+  throw failure;
+}
+
 const TorchPythonApi &intarsia::runtime::torchPythonApi() {
   static const TorchPythonApi *const api = [] {
     torchApi();
@@ -154,6 +162,26 @@ void intarsia::runtime::loadTorchCuda() {
 //===----------------------------------------------------------------------===//
 // Operator libraries
 //===----------------------------------------------------------------------===//
+
+/// Loads a library of PyTorch's that dlopen did not find, from where the others
+/// are: an operator library that was linked with -ltorch names libtorch.so,
+/// which a process without Python has no use for.
+static bool loadMissingOfTorch(const std::string &reason) {
+  size_t end = reason.find(": cannot open shared object file");
+  std::string name = reason.substr(0, end);
+  if (end == std::string::npos || name.find('/') != std::string::npos ||
+      name.find("python") != std::string::npos)
+    return false;
+  void *torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (!torch)
+    return false;
+  std::string path;
+  struct link_map *map = nullptr;
+  if (dlinfo(torch, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name)
+    path = (std::filesystem::path(map->l_name).parent_path() / name).string();
+  dlclose(torch);
+  return !path.empty() && dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+}
 
 static bool needsPython(const std::string &reason) {
   for (const char *sign :
@@ -215,15 +243,18 @@ void intarsia::runtime::loadOperatorLibrary(const std::string &path) {
       !std::filesystem::exists(file, ignored))
     throw Error(ErrorKind::Load,
                 "operator library '" + path + "' does not exist");
-  {
+  std::string reason;
+  do {
     RegistrationGuard guard(path);
     // Global, as torch.ops.load_library does: libraries may build on each
     // other.
     if (dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL))
       return;
-  }
-  const char *text = dlerror();
-  std::string reason = text ? text : "unknown reason";
+    const char *text = dlerror();
+    std::string before = std::exchange(reason, text ? text : "unknown reason");
+    if (reason == before)
+      break;
+  } while (loadMissingOfTorch(reason));
   if (needsPython(reason))
     throw Error(ErrorKind::Load,
                 "operator library '" + path + "' needs Python's symbols (" +

@@ -13,11 +13,16 @@
 #ifndef INTARSIA_LIB_RUNTIME_LOADTORCH_H
 #define INTARSIA_LIB_RUNTIME_LOADTORCH_H
 
+#include "intarsia/Runtime/Torch.h"
+
 namespace intarsia::runtime {
 
 /// Makes PyTorch's CUDA kernels available in a process that only has the CPU
 /// library. Throws Error(Load).
 void loadTorchCuda();
+
+/// Throws what the shim's last call on this thread failed with.
+[[noreturn]] void throwShimError();
 
 } // namespace intarsia::runtime
 

@@ -50,13 +50,6 @@ Program::~Program() = default;
 
 namespace {
 
-[[noreturn]] void fail(const TorchApi &torch) {
-  ShimError &error = *torch.lastError();
-  Error failure(error.kind, error.message);
-  failure.cause = std::move(error.cause);
-  throw failure;
-}
-
 /// Resolves one function of the plan.
 class FunctionBuilder {
 public:
@@ -184,7 +177,7 @@ private:
     plan.dtype = int16_t(spec.dtype);
     if (torch.parseDevice(spec.device.c_str(), &plan.deviceType,
                           &plan.deviceIndex))
-      fail(torch);
+      throwShimError();
     for (plan::ExprId id : spec.sizes)
       plan.sizes.push_back(extent(id));
     for (plan::ExprId id : spec.strides)

@@ -14,16 +14,14 @@
 
 #include "lib/Target/KernelCache.h"
 
+#include "intarsia/Support/ExecutableFile.h"
+
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 using namespace llvm;
 using intarsia::KernelCache;
@@ -40,19 +38,6 @@ static std::optional<std::string> readFile(const std::string &path) {
   if (!buffer)
     return std::nullopt;
   return (*buffer)->getBuffer().str();
-}
-
-/// Whether the kernel lets us map the file's code: not on a noexec mount.
-static bool isExecutable(const std::string &path) {
-  int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0)
-    return false;
-  void *page = mmap(nullptr, 1, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
-  close(file);
-  if (page == MAP_FAILED)
-    return false;
-  munmap(page, 1);
-  return true;
 }
 
 static std::error_code writeAtomically(const std::string &path,

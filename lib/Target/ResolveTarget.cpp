@@ -60,6 +60,21 @@ const Target &intarsia::lookupTarget(const std::string &triple) {
   return *target;
 }
 
+/// " (did you mean ...?)", when a name is close enough.
+static std::string nearestCPU(const MCSubtargetInfo &subtarget,
+                              StringRef wanted) {
+  StringRef nearest;
+  unsigned least = 3;
+  for (const SubtargetSubTypeKV &entry :
+       subtarget.getAllProcessorDescriptions())
+    if (unsigned distance = wanted.edit_distance(entry.Key, true, least);
+        distance < least) {
+      least = distance;
+      nearest = entry.Key;
+    }
+  return nearest.empty() ? "" : (" (did you mean '" + nearest + "'?)").str();
+}
+
 ResolvedTarget intarsia::resolveTarget(const intarsia::TargetOptions &options) {
   ResolvedTarget result;
   result.triple = sys::getDefaultTargetTriple();
@@ -88,10 +103,13 @@ ResolvedTarget intarsia::resolveTarget(const intarsia::TargetOptions &options) {
   std::unique_ptr<MCSubtargetInfo> subtarget(
       target.createMCSubtargetInfo(triple, "", ""));
   if (!native && !subtarget->isCPUStringValid(result.cpu))
-    throw TargetError("unknown CPU '" + options.cpu + "' for " +
-                      triple.getArchName().str() +
-                      "; 'native' is this machine, and `llc -mcpu=help` lists "
-                      "the names");
+    throw TargetError(
+        "unknown CPU '" + options.cpu + "' for " + triple.getArchName().str() +
+        nearestCPU(*subtarget, options.cpu) + "; 'native' is this machine" +
+        (triple.isX86() ? ", x86-64-v2, x86-64-v3 and x86-64-v4 "
+                          "are levels that many machines have"
+                        : "") +
+        ", and other names are Clang's (-march, -mcpu)");
   SmallVector<StringRef> given;
   StringRef(options.features).split(given, ',', -1, /*KeepEmpty=*/false);
   for (StringRef feature : given) {

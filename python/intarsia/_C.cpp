@@ -52,7 +52,10 @@ namespace {
 /// Sets an exception of `intarsia.errors` and throws it.
 [[noreturn]] void raise(const char *type, const std::string &message) {
   nb::object cls = nb::module_::import_("intarsia.errors").attr(type);
-  PyErr_SetString(cls.ptr(), message.c_str());
+  // A damaged file's names need not be UTF-8.
+  nb::object text = nb::steal(PyUnicode_DecodeUTF8(
+      message.data(), Py_ssize_t(message.size()), "backslashreplace"));
+  PyErr_SetObject(cls.ptr(), text.ptr());
   throw nb::python_error();
 }
 
@@ -569,7 +572,7 @@ nb::dict weightsOf(const PyProgram &self) {
 void compileFile(const std::string &input, const std::string &output,
                  std::vector<std::string> libraries, const nb::dict &options,
                  std::vector<std::string> cpus, bool bundleLibraries,
-                 bool codeOnly) {
+                 bool codeOnly, bool freeze) {
   OfflineOptions offline;
   offline.cpus = std::move(cpus);
   offline.bundleLibraries = bundleLibraries;
@@ -578,6 +581,7 @@ void compileFile(const std::string &input, const std::string &output,
   offline.output = output;
   offline.operatorLibraries = std::move(libraries);
   offline.compile = readOptions(options);
+  offline.compile.freeze = freeze;
   std::ostringstream out, errors;
   OfflineStatus status;
   {
@@ -732,7 +736,7 @@ NB_MODULE(_C, m) {
         "The code generator's version, and the processor of this machine.");
   m.def("aot_compile", &compileFile, nb::arg("input"), nb::arg("output"),
         nb::arg("operator_libraries"), nb::arg("options"), nb::arg("cpus"),
-        nb::arg("bundle_libraries"), nb::arg("code_only"),
+        nb::arg("bundle_libraries"), nb::arg("code_only"), nb::arg("freeze"),
         "Compiles an exported program's file to an artifact.");
   m.def("load", &loadArtifact, nb::arg("path"),
         nb::arg("operator_libraries") = std::vector<std::string>(),

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from intarsia import _hooks
+from intarsia import _convert, _hooks
 from intarsia._extension import extension
 from intarsia.errors import GuardError, LoadError, OptionError
 from intarsia.options import Options
@@ -66,6 +66,8 @@ def aot_compile(
     bundle_op_libraries: bool = False,
     cpus: Sequence[str] = (),
     code_only: bool = False,
+    freeze: bool = False,
+    dtype: str | torch.dtype | None = None,
     **options: Any,
 ) -> str:
     """Compiles an exported program to a file.
@@ -86,6 +88,13 @@ def aot_compile(
     code_only
         Write a small file without the weights: they stay in `program`, which must be
         a path in the same folder.
+    freeze
+        Compute now what depends on weights alone, and put it into the file. Where
+        `LoadedProgram.instance` replaces such a weight, it is computed again.
+    dtype
+        Convert the program first: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
+        Weights, inputs and what is computed of them change from one of these to it, and
+        so do the dtypes that the program names.
     **options
         The fields of `intarsia.options.Options`.
 
@@ -109,19 +118,25 @@ def aot_compile(
     settings = Options.resolve(None, options)
     resolved = settings.for_graph(Path(output).name)
     libraries = [os.fspath(library) for library in op_libraries]
-    rest = (libraries, resolved, list(cpus), bundle_op_libraries, code_only)
-    if isinstance(program, torch.export.ExportedProgram):
-        if code_only:
-            raise OptionError(
-                "code_only needs the path of a saved program, which keeps the weights"
-            )
-        with tempfile.TemporaryDirectory(prefix="intarsia-") as folder:
-            saved = os.path.join(folder, f"{Path(output).stem}.pt2")
+    rest = (libraries, resolved, list(cpus), bundle_op_libraries, code_only, freeze)
+    is_path = not isinstance(program, torch.export.ExportedProgram)
+    if code_only and (not is_path or dtype is not None):
+        raise OptionError(
+            "code_only needs the path of a saved program, which keeps the weights as they are"
+        )
+    with tempfile.TemporaryDirectory(prefix="intarsia-") as folder:
+        name = Path(output).stem
+        source = os.fspath(program) if is_path else os.path.join(folder, f"{name}.pt2")
+        if not is_path:
             with _hooks.advised():
-                torch.export.save(program, saved)
-            extension().aot_compile(saved, os.fspath(output), *rest)
-    else:
-        extension().aot_compile(os.fspath(program), os.fspath(output), *rest)
+                torch.export.save(program, source)
+        if dtype is not None:
+            converted = os.path.join(folder, f"{name}.{dtype}.pt2")
+            for library in libraries:
+                torch.ops.load_library(library)
+            _convert.convert(source, converted, str(dtype).removeprefix("torch."))
+            source = converted
+        extension().aot_compile(source, os.fspath(output), *rest)
     return os.fspath(output)
 
 
@@ -247,9 +262,9 @@ class LoadedProgram:
         if spec != self._in_spec:
             count = arguments_spec.num_children
             hint = (
-                f"it takes {count} positional arguments, {len(args)} were given"
+                f"it takes {count} positional argument{'s' * (count != 1)}, {len(args)} were given"
                 if count != len(args)
-                else f"it takes {self._in_spec}, it was given {spec}"
+                else f"it takes {_describe(self._in_spec)}, it was given {_describe(spec)}"
             )
             raise GuardError(f"the arguments do not have the structure that was exported: {hint}")
         return leaves
@@ -271,6 +286,21 @@ class LoadedProgram:
             f"<intarsia.LoadedProgram: {self.call_count} calls, {self.kernel_count} kernels, "
             f"inputs {', '.join(self._program.input_names) or 'none'}>"
         )
+
+
+def _describe(spec: pytree.TreeSpec) -> str:
+    """A structure as a user would write it: ``(*, {'a': *})``, an ``*`` for a leaf."""
+    if spec.is_leaf():
+        return "*"
+    children = [_describe(child) for child in spec.children()]
+    if spec.type is tuple:
+        return f"({', '.join(children)}{',' if len(children) == 1 else ''})"
+    if spec.type is list:
+        return f"[{', '.join(children)}]"
+    if spec.type is dict:
+        members = zip(spec.context, children, strict=True)
+        return f"{{{', '.join(f'{key!r}: {child}' for key, child in members)}}}"
+    return f"{spec.type.__name__}({', '.join(children)})"
 
 
 def _is_flat(spec: pytree.TreeSpec) -> bool:

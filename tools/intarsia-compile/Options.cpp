@@ -69,6 +69,21 @@ static cl::opt<std::string>
          cl::desc("The GPU for --target cuda: sm_80 (default), sm_90, ..."),
          cl::cat(category));
 static cl::opt<bool>
+    freeze("freeze",
+           cl::desc("Compute once, now, what depends on weights alone, and put "
+                    "it into the artifact. Replacing such a weight computes it "
+                    "again"),
+           cl::cat(category));
+static cl::opt<bool> noFreeze("no-freeze",
+                              cl::desc("Compute it in every run (default)"),
+                              cl::cat(category));
+static cl::opt<std::string>
+    dtype("dtype", cl::value_desc("float32|bfloat16|float16"),
+          cl::desc("Convert the program first, as module.to(dtype) would: "
+                   "floating-point weights, inputs and what is computed of "
+                   "them. A Python process does it (INTARSIA_PYTHON)"),
+          cl::cat(category));
+static cl::opt<bool>
     strict("strict",
            cl::desc("A result whose strides differ from its fake's is an error "
                     "at run time, not a warning"),
@@ -114,7 +129,13 @@ std::optional<OfflineOptions> tool::parseOptions(int argc, char **argv) {
     llvm::errs() << "intarsia-compile: error: give -o FILE or --emit=STAGE\n";
     return std::nullopt;
   }
+  if (freeze && noFreeze) {
+    llvm::errs() << "intarsia-compile: error: --freeze and --no-freeze\n";
+    return std::nullopt;
+  }
   OfflineOptions options;
+  options.compile.freeze = freeze;
+  options.dtype = dtype;
   options.input = input;
   options.output = output;
   options.operatorLibraries = {libraries.begin(), libraries.end()};

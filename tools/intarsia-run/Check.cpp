@@ -11,7 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Check.h"
-#include "Safetensors.h"
+#include "TorchFile.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -37,12 +37,10 @@ bool tool::checkAgainstEager(
       fs::remove_all(folder, ignored);
     }
   } folder{name};
-  std::map<std::string, runtime::Tensor> results;
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (outputs[i])
-      results["output_" + std::to_string(i)] = outputs[i];
-  writeSafetensors(folder.folder / "inputs", inputs);
-  writeSafetensors(folder.folder / "outputs", results);
+  writeTorchFile(folder.folder / "inputs",
+                 std::vector<std::pair<std::string, runtime::Tensor>>(
+                     inputs.begin(), inputs.end()));
+  writeTorchFile(folder.folder / "outputs", outputs);
 
   const char *python = std::getenv("INTARSIA_PYTHON");
   std::vector<std::string> words = {python && *python ? python : "python3",
@@ -69,7 +67,6 @@ bool tool::checkAgainstEager(
     throw std::runtime_error(
         "--check-against eager: " + words[0] +
         " could not run the program; set INTARSIA_PYTHON to an interpreter "
-        "that "
-        "has the intarsia package and the modules that the program needs");
+        "that has the intarsia package and the modules that the program needs");
   return WEXITSTATUS(status) == 0;
 }

@@ -1,5 +1,4 @@
-//===- Files.cpp - Inputs and outputs as .npy files
-//---------------------------===//
+//===- Files.cpp - Inputs and outputs in files ----------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -13,6 +12,7 @@
 
 #include "Files.h"
 #include "Safetensors.h"
+#include "TorchFile.h"
 #include "intarsia/Runtime/Npy.h"
 
 #include <algorithm>
@@ -38,19 +38,18 @@ bool isAsked(const plan::Input &input) {
          input.kind != plan::Input::Kind::None;
 }
 
-Value constantValue(const plan::Arg &constant) {
-  switch (constant.kind) {
-  case plan::Arg::Kind::Int:
-    return Value::of(constant.integer);
-  case plan::Arg::Kind::Float:
-    return Value::of(constant.real);
-  case plan::Arg::Kind::Bool:
-    return Value::of(constant.boolean);
-  case plan::Arg::Kind::String:
-    return Value::of(torchApi().boxString(constant.text.c_str()));
-  default:
-    return Value();
-  }
+bool isTorchFile(const fs::path &path) {
+  return path.extension() == ".pt" || path.extension() == ".pth";
+}
+
+/// The tensors of a file of any kind; those without a name have "".
+std::vector<std::pair<std::string, Tensor>> readFile(const std::string &path) {
+  if (isTorchFile(path))
+    return readTorchFile(path);
+  if (fs::path(path).extension() != ".safetensors")
+    return {{"", readNpy(path)}};
+  std::map<std::string, Tensor> tensors = readSafetensors(path);
+  return {tensors.begin(), tensors.end()};
 }
 
 /// The tensors that files give, by the inputs' names.
@@ -72,17 +71,24 @@ std::map<std::string, Tensor> readFiles(const Program &program,
     if (!found.emplace(name, tensor).second)
       throw NpyError("input \"" + name + "\" is given twice");
   };
-  std::vector<std::string> inOrder;
+  // Tensors without a name, and where each comes from.
+  std::vector<std::pair<Tensor, std::string>> inOrder;
   for (const std::string &file : files) {
     size_t equals = file.find('=');
-    if (fs::path(file).extension() == ".safetensors") {
-      for (const auto &[name, tensor] : readSafetensors(file))
+    bool isNamed = equals != std::string::npos && !fs::exists(file);
+    std::string path = isNamed ? file.substr(equals + 1) : file;
+    std::vector<std::pair<std::string, Tensor>> tensors = readFile(path);
+    if (isNamed && tensors.size() != 1)
+      throw NpyError("'" + path + "' holds " + std::to_string(tensors.size()) +
+                     " tensors, one is needed for \"" + file.substr(0, equals) +
+                     "\"");
+    for (const auto &[name, tensor] : tensors)
+      if (isNamed)
+        give(file.substr(0, equals), tensor);
+      else if (!name.empty())
         give(name, tensor);
-    } else if (equals != std::string::npos && !fs::exists(file)) {
-      give(file.substr(0, equals), readNpy(file.substr(equals + 1)));
-    } else {
-      inOrder.push_back(file);
-    }
+      else
+        inOrder.emplace_back(tensor, path);
   }
   size_t next = 0;
   std::string missing;
@@ -90,7 +96,7 @@ std::map<std::string, Tensor> readFiles(const Program &program,
     if (found.count(name))
       continue;
     if (next < inOrder.size())
-      found.emplace(name, readNpy(inOrder[next++]));
+      found.emplace(name, inOrder[next++].first);
     else
       missing += (missing.empty() ? "" : ", ") + name;
   }
@@ -99,7 +105,7 @@ std::map<std::string, Tensor> readFiles(const Program &program,
                    "; the model takes: " + (names.empty() ? "none" : names));
   if (next < inOrder.size())
     throw NpyError(
-        "too many inputs: '" + inOrder[next] +
+        "too many inputs: a tensor of '" + inOrder[next].second +
         "' is not used; the model takes: " + (names.empty() ? "none" : names));
   return found;
 }
@@ -223,34 +229,6 @@ Value inputValue(const plan::Input &input, Tensor tensor, Inputs &inputs) {
   return Value::of(tensor.get());
 }
 
-Tensor outputTensor(Value &value, size_t index) {
-  Tensor tensor;
-  switch (value.kind) {
-  case Value::Kind::Tensor:
-    tensor = Tensor(value.tensor);
-    value = Value();
-    break;
-  case Value::Kind::Int:
-    tensor = Tensor::empty(DType::I64, {});
-    *static_cast<int64_t *>(tensor.data()) = value.integer;
-    break;
-  case Value::Kind::Float:
-    tensor = Tensor::empty(DType::F64, {});
-    *static_cast<double *>(tensor.data()) = value.real;
-    break;
-  case Value::Kind::Bool:
-    tensor = Tensor::empty(DType::Bool, {});
-    *static_cast<bool *>(tensor.data()) = value.boolean;
-    break;
-  case Value::Kind::None:
-    break; // no file: its number is left out
-  default:
-    // A string or a list: there is no file for it.
-    release(value);
-  }
-  return tensor;
-}
-
 } // namespace
 
 Inputs tool::readInputs(const Program &program,
@@ -274,8 +252,8 @@ Inputs tool::readInputs(const Program &program,
 
 std::vector<Tensor> tool::takeOutputs(std::vector<Value> &values) {
   std::vector<Tensor> outputs;
-  for (size_t i = 0; i < values.size(); ++i)
-    outputs.push_back(outputTensor(values[i], i));
+  for (Value &value : values)
+    outputs.push_back(takeTensor(value));
   return outputs;
 }
 
@@ -318,7 +296,10 @@ void tool::writeOutputFile(const std::string &path,
   try {
     if (fs::exists(path) && !fs::is_regular_file(path))
       throw WriteError("'" + path + "' exists and is no regular file");
-    writeSafetensors(temporary, tensors);
+    if (isTorchFile(path))
+      writeTorchFile(temporary, outputs);
+    else
+      writeSafetensors(temporary, tensors);
     fs::rename(temporary, path);
   } catch (const std::exception &error) {
     std::error_code ignored;

@@ -1,5 +1,4 @@
-//===- Files.h - Inputs and outputs as .npy files -----------------*- C++
-//-*-===//
+//===- Files.h - Inputs and outputs in files --------------------*- C++ -*-===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -38,8 +37,9 @@ struct Inputs {
   std::map<std::string, runtime::Tensor> byName;
 };
 
-/// `given`: files in the order of the program's inputs, or "name=file", or
-/// .safetensors files. `random` makes up what is missing. Throws NpyError.
+/// `given`: .npy and .pt files in the order of the program's inputs, or
+/// "name=file", or files with names: .safetensors, and .pt with a dictionary.
+/// `random` makes up what is missing. Throws NpyError.
 Inputs readInputs(const runtime::Program &program,
                   const std::vector<std::string> &given, bool random);
 
@@ -52,8 +52,8 @@ std::vector<runtime::Tensor> takeOutputs(std::vector<runtime::Value> &values);
 void writeOutputs(const std::string &folder,
                   const std::vector<runtime::Tensor> &outputs);
 
-/// Writes output_0, ... into one .safetensors file, which appears complete.
-/// Throws WriteError.
+/// Writes all outputs into one file, which appears complete: output_0, ... of a
+/// .safetensors file, or a tuple in a .pt file. Throws WriteError.
 void writeOutputFile(const std::string &path,
                      const std::vector<runtime::Tensor> &outputs);
 

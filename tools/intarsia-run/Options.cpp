@@ -13,6 +13,7 @@
 #include "Options.h"
 
 #include <cstdlib>
+#include <filesystem>
 
 using namespace intarsia::tool;
 
@@ -21,16 +22,19 @@ const char *const intarsia::tool::helpText =
 
 Runs a model that intarsia-compile wrote, in a process without Python.
 
-  --input FILE...        the model's inputs, .npy files in the order of its
-                         arguments, or NAME=FILE to give one by its name;
-                         a number is an array without dimensions. A
-                         .safetensors file gives inputs by their names
+  --input FILE...        the model's inputs: .npy files in the order of its
+                         arguments, or NAME=FILE to give one by its name; a
+                         number is an array without dimensions. A .pt file of
+                         torch.save gives one tensor, or a list or tuple of
+                         them in order, or a dictionary of inputs by name; so
+                         does a .safetensors file
   --random               make up the inputs that are not given, always the same:
                          sizes in the ranges that were exported, integers 0 or 1
   --output-dir DIR       write output_0.npy, output_1.npy, ... there; the folder
                          is made when it is missing. No file is written unless
                          all can be
-  --output FILE          write all outputs into one .safetensors file
+  --output FILE          write all outputs into one .safetensors file (with the
+                         names output_0, ...) or .pt file (a tuple)
   --op-library LIB.so    load a library that registers operators (repeatable)
   --target NAME          which of the model's targets to run: cpu or cuda
   --threads N            threads that operators and kernels may use
@@ -100,6 +104,12 @@ Options intarsia::tool::parseOptions(int argc, char **argv) {
         throw UsageError("--output-dir needs a folder");
     } else if (word == "--output") {
       options.outputFile = next();
+      std::string extension =
+          std::filesystem::path(options.outputFile).extension();
+      if (extension != ".safetensors" && extension != ".pt" &&
+          extension != ".pth")
+        throw UsageError("--output takes a .safetensors or .pt file, not '" +
+                         options.outputFile + "'");
     } else if (word == "--random") {
       options.random = isFlag = true;
     } else if (word == "--check-against") {

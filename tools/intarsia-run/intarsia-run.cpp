@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Loads an artifact, runs it on .npy files and writes .npy files: a small user
-// of the C++ API in include/intarsia/Runtime, without Python.
+// Loads an artifact, runs it on tensors from files and writes files: a small
+// user of the C++ API in include/intarsia/Runtime, without Python.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,6 +19,7 @@
 #include "intarsia/Runtime/Npy.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 
 using namespace intarsia;
@@ -58,6 +59,8 @@ static int run(const Options &options) {
 }
 
 int main(int argc, char **argv) {
+  // A file that grows too large is an error of the write, not the end.
+  std::signal(SIGXFSZ, SIG_IGN);
   auto report = [](const char *what, int code) {
     std::fprintf(stderr, "intarsia-run: error: %s\n", what);
     return code;

@@ -100,9 +100,10 @@ private:
 
 /// Writes an archive as PyTorch's own writer does: records stored, their data
 /// aligned to 64 bytes. The file appears under its name, complete and synced to
-/// disk, when `finish` returns; until then, or after an error, there is nothing
-/// but a temporary file in the same folder that the destructor removes. The
-/// output depends only on the calls (no time stamps).
+/// disk, when `finish` returns; until then, or after an error, there is
+/// nothing, or, where the file system has no files without a name, a temporary
+/// file in the same folder that the destructor removes. The output depends only
+/// on the calls (no time stamps).
 class ArchiveWriter {
 public:
   /// `root` is the folder that the records are put into; PyTorch takes the
@@ -122,6 +123,7 @@ public:
 
 private:
   void write(const void *bytes, size_t count);
+  bool nameFile();
   [[noreturn]] void fail(std::string_view record,
                          std::string_view message) const;
 

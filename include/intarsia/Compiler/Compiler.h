@@ -51,6 +51,9 @@ struct CompileOptions {
   /// "eager" rounds low precision where eager does; "fused" keeps f32 between
   /// implicit casts.
   std::string numerics = "eager";
+  /// Take what depends on weights alone out of the program: `frozen` in the
+  /// result computes it.
+  bool freeze = false;
   /// A result whose strides differ from its fake's is an error, not a warning.
   bool strict = false;
   /// What kernels are made for: "cpu", or "cuda" and its `arch`. Calls on other
@@ -69,6 +72,9 @@ struct CompileOptions {
   /// LLVM and Assembly do not happen when there are no kernels.
   std::optional<Stage> observedStage;
   std::function<void(const std::string &text)> observer;
+  /// Called with the name of each stage when it begins; by compileOffline also
+  /// with "" at the end, before anything is printed.
+  std::function<void(const std::string &stage)> progress;
   /// Where the fake implementation of an operator stands, "file.py:10", for
   /// messages; may return "", and may be empty: then only C++ ones are known.
   std::function<std::string(const std::string &op)> fakeLocation;
@@ -76,6 +82,9 @@ struct CompileOptions {
 
 struct CompiledProgram {
   plan::Plan plan;
+  /// Computes the values of those weights of `plan` whose records begin with
+  /// plan::frozenRecords, in order; nothing when there are none.
+  std::optional<plan::Plan> frozen;
   /// The ELF shared object with all kernels, and where it lies in the cache
   /// (empty when there are no kernels).
   std::string sharedObject;

@@ -44,6 +44,9 @@ struct OfflineOptions {
   /// instead of an artifact.
   std::optional<Stage> emit;
   bool printTiming = false;
+  /// Convert the program's floating-point tensors first: "float32", "bfloat16",
+  /// "float16"; "": leave them. A Python process does it.
+  std::string dtype;
   /// Allow `output` to be the file `input`.
   bool force = false;
 };

@@ -44,6 +44,8 @@ struct OperatorSchema {
   /// Where a C++ fake implementation (a Meta kernel) was registered,
   /// "file.cpp:12"; "" when there is none, or it is a Python function.
   std::string fakeLocation;
+  /// Registered by Python code.
+  bool fromPython = false;
 };
 
 /// Parses the JSON that `intarsia_torch_operator_schema` of the shim returns

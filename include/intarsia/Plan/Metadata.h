@@ -17,18 +17,27 @@
 #include "intarsia/Plan/Plan.h"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace intarsia::plan {
 
 /// Raised with every change of the plan's or the kernels' form that an older
 /// runtime would misread.
-inline constexpr int64_t artifactFormat = 2;
+inline constexpr int64_t artifactFormat = 3;
+
+/// The folder of the records that hold what was computed of weights; number i
+/// is output i of the plan in the record frozenPlan.
+inline constexpr std::string_view frozenRecords = "data/intarsia/frozen/";
+inline constexpr std::string_view frozenPlan = "data/intarsia/frozen.json";
 
 struct Metadata {
   int64_t format = artifactFormat;
   std::string intarsiaVersion;
   std::string torchVersion; // of the exporter
+  /// The versions of PyTorch that the file runs with: from `torchMin` to before
+  /// `torchEnd`; "": any.
+  std::string torchMin, torchEnd;
   struct Target {
     std::string name; // "cpu", "cuda"
     /// The folder of its plan and kernels below data/intarsia/. There is a
@@ -50,12 +59,17 @@ struct Metadata {
     std::string hash; // SHA-256 in hexadecimal
   };
   std::vector<Library> libraries;
+  /// Python modules that registered operators when the file was compiled.
+  std::vector<std::string> modules;
   /// A sidecar has no weights: they are records of this archive, in the
   /// sidecar's folder, with this digest (programDigest). "": no sidecar.
   std::string program, programDigest;
   /// All operators that any of the plans calls.
   std::vector<Operator> operators;
 };
+
+/// Of versions like "2.15.0+cpu" by their leading numbers; missing ones are 0.
+bool versionLess(const std::string &a, const std::string &b);
 
 std::string toJson(const Metadata &metadata);
 /// Throws std::runtime_error naming the field on malformed text.

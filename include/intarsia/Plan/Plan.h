@@ -246,6 +246,8 @@ struct Operator {
   std::string schema; // as PyTorch prints it
   /// From where the fake implementation comes, "file.py:10"; "" when unknown.
   std::string fakeLocation;
+  /// Registered by Python code: it exists in Python processes alone.
+  bool fromPython = false;
 };
 
 struct Weight {

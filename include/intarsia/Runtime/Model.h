@@ -14,6 +14,8 @@
 //   data/intarsia/<folder>/plan.json      plan::Plan
 //   data/intarsia/<folder>/kernels.so     absent when the plan has no kernels
 //   data/intarsia/libraries/<name>        operator libraries, if bundled
+//   data/intarsia/frozen.json             with --freeze: the plan::Plan of what
+//   data/intarsia/frozen/<n>              depends on weights alone, its results
 //
 // Or a sidecar with these records alone, beside the .pt2 archive. Weights are
 // the archive's own records, mapped; a weight that the program mutates is
@@ -72,6 +74,10 @@ private:
   mutable TensorImpl *impl = nullptr;
 };
 
+/// Takes over a value: a tensor, a number as a tensor without dimensions; empty
+/// for None, a string or a list.
+Tensor takeTensor(Value &value);
+
 class Model {
 public:
   struct Options {
@@ -105,7 +111,8 @@ public:
   /// this one, and begins with the mutated weights as they are in the artifact.
   /// `weights` replaces weights by their fully qualified names: tensors of the
   /// same dtype, sizes and device (of any strides), whose memory is shared with
-  /// the caller; tied weights are replaced together. Running models are not
+  /// the caller; tied weights are replaced together, and what was frozen is
+  /// computed again. Running models are not
   /// touched: to update weights under load, make an instance and swap the
   /// pointer. Thread-safe. Throws Error(Guard) for a name that does not exist
   /// or a tensor that does not fit.

@@ -119,6 +119,8 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
+/// The owned value of an input that export fixed.
+Value constantValue(const plan::Arg &constant);
 /// Drops the reference that a value owns, if any, and makes it None.
 void release(Value &value);
 /// Another owned value of the same thing.

@@ -146,7 +146,7 @@ struct CallSite {
 };
 
 /// Raised with every change of the structures above or of TorchApi.
-inline constexpr int32_t torchApiVersion = 6;
+inline constexpr int32_t torchApiVersion = 7;
 
 struct TorchApi {
   int32_t abiVersion;
@@ -271,6 +271,20 @@ struct TorchApi {
   int64_t (*version)(TensorImpl *tensor);
   /// Synchronises the device of `type` when it works asynchronously.
   int (*synchronize)(int8_t deviceType, int8_t deviceIndex);
+
+  // --- Files of torch.save ---------------------------------------------------
+
+  /// Calls `take`, which must not throw, with each tensor of a file, owned: a
+  /// tensor or number alone, the members of a list or tuple (name ""), or the
+  /// values of a dictionary.
+  int (*readPickle)(const char *path,
+                    void (*take)(void *context, const char *name,
+                                 TensorImpl *tensor),
+                    void *context);
+  /// Writes a tuple of `count` tensors (null: None) or, if `names` is not null,
+  /// of pairs of name and tensor.
+  int (*writePickle)(const char *path, const char *const *names,
+                     TensorImpl *const *tensors, int64_t count);
 };
 
 extern "C" {

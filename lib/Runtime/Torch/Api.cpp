@@ -96,6 +96,8 @@ static TorchApi makeApi() {
   api.destroyCall = destroyCall;
   api.runCall = runCall;
   fillTensorFunctions(api);
+  api.readPickle = readPickle;
+  api.writePickle = writePickle;
   return api;
 }
 

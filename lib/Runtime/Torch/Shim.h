@@ -109,6 +109,14 @@ int runCall(PreparedCall *call, Frame *frame);
 
 void fillTensorFunctions(TorchApi &api);
 
+// Pickle.cpp
+int readPickle(const char *path,
+               void (*take)(void *context, const char *name,
+                            TensorImpl *tensor),
+               void *context);
+int writePickle(const char *path, const char *const *names,
+                TensorImpl *const *tensors, int64_t count);
+
 } // namespace intarsia::runtime::shim
 
 #endif // INTARSIA_LIB_RUNTIME_TORCH_SHIM_H

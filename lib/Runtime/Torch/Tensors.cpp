@@ -110,6 +110,10 @@ void release(TensorImpl *tensor) {
 
 int describe(TensorImpl *tensor, TensorInfo *info) {
   c10::TensorImpl *impl = unwrap(tensor);
+  if (impl->key_set().has(c10::DispatchKey::NestedTensor)) [[unlikely]]
+    return fail(ErrorKind::Guard,
+                "expected a strided tensor, got a nested one, "
+                "which has no sizes");
   return guarded(ErrorKind::Guard, [&] {
     c10::IntArrayRef sizes = impl->sizes();
     info->dim = int64_t(sizes.size());
