@@ -16,40 +16,20 @@ disturbance is larger than it.
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from build_operators import operator_library
 from rich.console import Console
 from rich.table import Table
 
-HERE = Path(__file__).resolve().parent
-BUILD = Path(os.environ.get("INTARSIA_BUILD_DIR", HERE.parent / "build")) / "bench"
 LONG = 17
 CALLS = 300  # calls of one graph that are timed together
 
 Runner = Callable[[torch.Tensor], object]
-
-
-def library() -> Path:
-    """Builds the operators' library when its source is newer."""
-    source, target = HERE / "calls.cpp", BUILD / f"calls-{torch.__version__}.so"
-    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
-        root = Path(torch.__file__).parent
-        BUILD.mkdir(parents=True, exist_ok=True)
-        subprocess.run(
-            [
-                *("c++", "-O2", "-std=c++20", "-shared", "-fPIC", str(source), "-o", str(target)),
-                *(f"-I{root}/include", f"-I{root}/include/torch/csrc/api/include"),
-                *(f"-L{root}/lib", "-ltorch_cpu", "-lc10"),
-            ],
-            check=True,
-        )
-    return target
 
 
 @torch.library.custom_op("intarsia_bench::python", mutates_args=())
@@ -151,7 +131,7 @@ def measure(op: Callable, name: str, rounds: int, peers: bool) -> list[dict]:
 
 
 def bench_call(arguments: argparse.Namespace) -> list[dict]:
-    torch.ops.load_library(library())
+    torch.ops.load_library(operator_library("calls"))
     console = Console()
     rows = []
     for name, title in (("cpp", "a C++ operator"), ("python", "a Python custom_op")):

@@ -19,6 +19,7 @@ comes first.
     ./dev bench encoder compile --json out.json
     ./dev bench call                 one opaque call, see calls.py
     ./dev bench offline              compiled files beside AOTInductor's
+    ./dev bench suite                whole programs, and their floors
     ./dev bench share                what part of public models ends up in kernels
 """
 
@@ -40,6 +41,7 @@ from offline import bench_offline
 from rich.console import Console
 from rich.table import Table
 from share import bench_share
+from suite import bench_suite
 from torch import nn
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,10 +56,12 @@ console = Console()
 Candidate = Callable[..., torch.Tensor]
 
 
-def interleaved(candidates: dict[str, Candidate], inputs: tuple, rounds: int) -> dict[str, float]:
-    """Median seconds of each candidate on the inputs."""
+def interleaved(
+    candidates: dict[str, Candidate], inputs: tuple, rounds: int, grad: bool = False
+) -> dict[str, float]:
+    """Median seconds of each candidate on the inputs, recorded for gradients or not."""
     times: dict[str, list[float]] = {name: [] for name in candidates}
-    with torch.no_grad():
+    with torch.set_grad_enabled(grad):
         for number in range(rounds):
             turns = list(candidates.items())
             for name, run in reversed(turns) if number % 2 else turns:
@@ -299,7 +303,12 @@ TIMED = {
     "compile": bench_compile,
     "call": bench_call,
 }
-BENCHES = {**TIMED, "offline": bench_offline, "share": bench_share}
+BENCHES = {
+    **TIMED,
+    "offline": bench_offline,
+    "share": bench_share,
+    "suite": lambda arguments: bench_suite(arguments, interleaved),
+}
 
 
 def main() -> int:
@@ -312,6 +321,8 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1, help="threads (default: 1)")
     parser.add_argument("--rounds", type=int, default=21, help="counted rounds (default: 21)")
     parser.add_argument("--no-inductor", action="store_true", help="leave Inductor out")
+    parser.add_argument("--max-autotune", action="store_true", help="suite: Inductor's mode too")
+    parser.add_argument("--only", metavar="TEXT", help="suite: programs whose name has this")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
     unknown = set(arguments.what) - set(BENCHES)
