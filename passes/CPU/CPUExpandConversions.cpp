@@ -140,12 +140,10 @@ struct ExpandConversions final
     : intarsia::impl::CPUExpandConversionsBase<ExpandConversions> {
   using CPUExpandConversionsBase::CPUExpandConversionsBase;
 
-  /// LLVM moves the conversion of a scalar inside the copysign that it
-  /// converts, and then has to convert a sign in f64 to f16, for which there is
-  /// no instruction.
+  /// LLVM moves the conversion of a scalar, or of a vector of which it needs
+  /// one lane, inside the copysign that it converts, and then has to convert a
+  /// sign in f64 to f16, for which there is no instruction.
   static Value fenced(OpBuilder &b, Location loc, Value x) {
-    if (isa<VectorType>(x.getType()))
-      return x;
     return LLVM::CallIntrinsicOp::create(
                b, loc, x.getType(), b.getStringAttr("llvm.arithmetic.fence"),
                ValueRange{x})

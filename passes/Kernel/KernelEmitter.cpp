@@ -513,8 +513,15 @@ Value KernelEmitter::evalUncached(Value tensor, const Index &index) {
                                        dense.getSplatValue<TypedAttr>());
   }
   if (auto concat = dyn_cast<tensor::ConcatOp>(op)) {
-    // One input after the other: inside its range, else what comes after it.
     int64_t dim = concat.getDim();
+    Index within(index);
+    for (Value input : concat.getInputs()) {
+      SymExpr size = sizesOf(input)[dim];
+      if (isInside(within[dim], size).value_or(false))
+        return eval(input, within);
+      within[dim] = within[dim] - size;
+    }
+    // One input after the other: inside its range, else what comes after it.
     std::function<Value(unsigned, SymExpr)> from = [&](unsigned number,
                                                        SymExpr start) -> Value {
       Value input = concat.getInputs()[number];
@@ -560,6 +567,15 @@ Value KernelEmitter::evalGuarded(ArrayRef<std::pair<SymExpr, SymExpr>> inRange,
                                  Type element,
                                  llvm::function_ref<Value()> inside,
                                  llvm::function_ref<Value()> outside) {
+  SmallVector<std::pair<SymExpr, SymExpr>> open;
+  for (auto &[position, bound] : inRange) {
+    std::optional<bool> known = isInside(position, bound);
+    if (!known)
+      open.emplace_back(position, bound);
+    else if (!*known)
+      return outside();
+  }
+  inRange = open;
   if (inRange.empty())
     return inside();
   Value uniform, perLane;
@@ -980,7 +996,7 @@ SmallVector<Value> KernelEmitter::laneLoop(
     const std::string &symbol, Value begin, Value end,
     std::optional<int64_t> extent, ArrayRef<Value> initial, LaneBody makeBody,
     llvm::function_ref<SmallVector<Value>(ValueRange, int64_t)> narrow,
-    const Cascade &cascade) {
+    const Cascade &cascade, ArrayRef<SymExpr> cuts) {
   int64_t lanes = schedule.lanes, tail = schedule.tailLanes;
   if (lanes == 1)
     return scalarLoop(symbol, begin, end, constant(1), initial, makeBody);
@@ -1019,28 +1035,157 @@ SmallVector<Value> KernelEmitter::laneLoop(
   };
 
   SmallVector<Value> carried(initial);
-  Value split;
-  bool hasMain = !extent || *extent >= lanes;
-  bool hasTail = !extent || *extent % lanes != 0;
-  if (extent) {
-    split = constant(*extent / lanes * lanes);
+  auto runPiece = [&](Value begin, Value end, std::optional<int64_t> extent) {
+    Value split;
+    bool hasMain = !extent || *extent >= lanes;
+    bool hasTail = !extent || *extent % lanes != 0;
+    if (extent) {
+      split = arith::AddIOp::create(*b, loc, begin,
+                                    constant(*extent / lanes * lanes));
+    } else {
+      Value length = arith::SubIOp::create(*b, loc, end, begin);
+      Value whole = arith::AndIOp::create(*b, loc, length, constant(-lanes));
+      split = arith::AddIOp::create(*b, loc, begin, whole);
+    }
+    if (hasMain)
+      carried = run(begin, split, lanes, carried, /*masked=*/false, cascade);
+    if (narrow)
+      carried = narrow(carried, tail);
+    if (hasTail)
+      carried = run(split, end, tail, carried,
+                    /*masked=*/!extent || (*extent % lanes) % tail != 0, {});
+  };
+  if (cuts.empty()) {
+    runPiece(begin, end, extent);
   } else {
-    Value length = arith::SubIOp::create(*b, loc, end, begin);
-    Value whole = arith::AndIOp::create(*b, loc, length, constant(-lanes));
-    split = arith::AddIOp::create(*b, loc, begin, whole);
+    for (auto [first, last] : llvm::zip(cuts, cuts.drop_front())) {
+      piece.emplace(first, last);
+      runPiece(scalarOf(first), scalarOf(last), (last - first).asInteger());
+    }
+    piece.reset();
   }
-  if (hasMain)
-    carried = run(begin, split, lanes, carried, /*masked=*/false, cascade);
-  if (narrow)
-    carried = narrow(carried, tail);
-  if (hasTail)
-    carried = run(split, end, tail, carried,
-                  /*masked=*/!extent || (*extent % lanes) % tail != 0, {});
   for (const auto &entry : cachePending)
     scopes.back().cacheFilled.insert(entry.getKey());
   cachePending = std::move(savedPending);
   currentLaneLoop = savedLoop;
   return carried;
+}
+
+std::optional<bool> KernelEmitter::isInside(const SymExpr &position,
+                                            const SymExpr &bound) const {
+  if (!piece)
+    return std::nullopt;
+  std::optional<SymExpr> stride = strideAlong(position, laneSymbol);
+  if (!stride || !stride->isInteger(1))
+    return std::nullopt;
+  SymExpr shift = position - SymExpr::symbol(laneSymbol);
+  std::optional<int64_t> first = (piece->first + shift).asInteger();
+  std::optional<int64_t> end = (piece->second + shift).asInteger();
+  std::optional<int64_t> firstAbove =
+      (piece->first + shift - bound).asInteger();
+  std::optional<int64_t> endAbove = (piece->second + shift - bound).asInteger();
+  if (first && *first >= 0 && endAbove && *endAbove <= 0)
+    return true;
+  if ((end && *end <= 0) || (firstAbove && *firstAbove >= 0))
+    return false;
+  return std::nullopt;
+}
+
+/// Each piece has code of its own.
+static constexpr size_t maxLanePieces = 16;
+
+SmallVector<SymExpr>
+KernelEmitter::lanePieces(ArrayRef<std::pair<unsigned, Index>> roots,
+                          const std::string &symbol,
+                          const SymExpr &extent) const {
+  std::vector<SmallVector<SymExpr>> found;
+  llvm::StringSet<> seen;
+  auto add = [&](const SymExpr &position, ArrayRef<SymExpr> bounds) {
+    std::optional<SymExpr> stride = strideAlong(position, symbol);
+    if (!stride || !stride->isInteger(1))
+      return;
+    SymExpr shift = position - SymExpr::symbol(symbol);
+    std::set<std::string> names;
+    shift.collectSymbols(names);
+    if (llvm::any_of(names, [&](const std::string &name) {
+          return ranges.count(name) || vectorSymbols.count(name);
+        }))
+      return;
+    SmallVector<SymExpr> cuts;
+    for (const SymExpr &bound : bounds)
+      cuts.push_back(bound - shift);
+    if (!llvm::is_contained(found, cuts))
+      found.push_back(cuts);
+  };
+  std::function<void(Value, const Index &)> visit = [&](Value tensor,
+                                                        const Index &index) {
+    if (!seen.insert(key(tensor, index)).second)
+      return;
+    Operation *op = tensor.getDefiningOp();
+    if (!op)
+      return;
+    if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+      if (generic.getNumReductionLoops() > 0)
+        return;
+      for (OpOperand *input : generic.getDpsInputOperands())
+        if (isa<RankedTensorType>(input->get().getType()))
+          visit(input->get(),
+                applyMap(generic.getMatchingIndexingMap(input), index));
+      return;
+    }
+    if (std::optional<SmallVector<SymExpr>> source =
+            sourceIndex(op, index, ranges))
+      return visit(op->getOperand(0), *source);
+    if (auto concat = dyn_cast<tensor::ConcatOp>(op)) {
+      int64_t dim = concat.getDim();
+      SmallVector<SymExpr> bounds{SymExpr(0)};
+      for (Value input : concat.getInputs()) {
+        Index shifted(index);
+        shifted[dim] = index[dim] - bounds.back();
+        bounds.push_back(bounds.back() + sizesOf(input)[dim]);
+        visit(input, shifted);
+      }
+      add(index[dim], bounds);
+    } else if (auto pad = dyn_cast<tensor::PadOp>(op)) {
+      SmallVector<SymExpr> sizes = sizesOf(pad.getSource());
+      Index source(index);
+      for (auto [dim, low, high] :
+           llvm::enumerate(pad.getMixedLowPad(), pad.getMixedHighPad())) {
+        SymExpr first = exprOfFold(low), end = first + sizes[dim];
+        source[dim] = index[dim] - first;
+        if (first.asInteger() && exprOfFold(high).asInteger())
+          add(index[dim], {SymExpr(0), first, end, end + exprOfFold(high)});
+      }
+      visit(pad.getSource(), source);
+    }
+  };
+  for (const auto &[result, index] : roots)
+    visit(body.getTerminator()->getOperand(result), index);
+
+  // Several are brought into order by their integers.
+  std::set<int64_t> positions;
+  for (ArrayRef<SymExpr> cuts : found)
+    for (const SymExpr &cut : cuts)
+      if (std::optional<int64_t> position = cut.asInteger())
+        positions.insert(*position);
+  SmallVector<SymExpr> pieces;
+  if (std::optional<int64_t> end = extent.asInteger()) {
+    positions.insert({0, *end});
+    for (int64_t position : positions)
+      if (position >= 0 && position <= *end)
+        pieces.push_back(position);
+  } else if (found.size() == 1 && found[0].front().isInteger(0) &&
+             found[0].back() == extent &&
+             llvm::all_of(llvm::zip(found[0], ArrayRef(found[0]).drop_front()),
+                          [&](auto ends) {
+                            auto &[first, last] = ends;
+                            return isNonNegative(last - first, ranges);
+                          })) {
+    pieces = found[0];
+  }
+  if (pieces.size() < 3 || pieces.size() > maxLanePieces + 1)
+    return {};
+  return pieces;
 }
 
 void KernelEmitter::prefetch(Value tensor, const Index &index) {
@@ -1478,7 +1623,7 @@ void KernelEmitter::emitRow(ArrayRef<SymExpr> rowIndex) {
           storeRoots(fullRoots);
           return SmallVector<Value>();
         },
-        nullptr);
+        nullptr, {}, lanePieces(fullRoots, "v", schedule.loops[loop]));
   };
   nest(rowIndex.size());
 }

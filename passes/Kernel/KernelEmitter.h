@@ -193,7 +193,17 @@ private:
            llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange,
                                                              int64_t)>
                narrow,
-           const Cascade &cascade = {});
+           const Cascade &cascade = {}, llvm::ArrayRef<SymExpr> cuts = {});
+  /// Where, along lanes of `symbol`, concatenations and paddings below the
+  /// tensors go from one operand to the next: positions in order from 0 to
+  /// `extent`, or none where their order is not known.
+  llvm::SmallVector<SymExpr>
+  lanePieces(llvm::ArrayRef<std::pair<unsigned, Index>> roots,
+             const std::string &symbol, const SymExpr &extent) const;
+  /// Whether a position is within [0, bound) in all lanes, or in none, of the
+  /// piece that is being emitted.
+  std::optional<bool> isInside(const SymExpr &position,
+                               const SymExpr &bound) const;
 
   /// A loop whose body sees `symbol` as its variable.
   llvm::SmallVector<mlir::Value> scalarLoop(const std::string &symbol,
@@ -284,6 +294,7 @@ private:
   // The lanes that are being emitted; `width` 0: none.
   std::string laneSymbol;
   int64_t width = 0;
+  std::optional<std::pair<SymExpr, SymExpr>> piece; // their first, their end
   mlir::Value mask;
   bool guarded = false;
   int64_t branchDepth = 0;

@@ -426,7 +426,8 @@ Tensor KernelBuilder::slice(const Tensor &in, int64_t dim, const SymExpr &start,
   SmallVector<OpFoldResult> sizes;
   for (const SymExpr &expr : result.sizes)
     sizes.push_back(foldedSize(expr));
-  offsets[dim] = foldedSize(start);
+  // An empty slice has no first element, and MLIR refuses one beyond the end.
+  offsets[dim] = foldedSize(length.isInteger(0) ? SymExpr(0) : start);
   strides[dim] = inner.getIndexAttr(step);
   Type element = storageType(inner.getContext(), in.dtype);
   result.value = tensor::ExtractSliceOp::create(

@@ -323,17 +323,21 @@ Lowered lowerNorm(graph::CallOp call, KernelBuilder &kernel, StringRef order) {
   if (p != 0 && p != 1 && p != 2 && !isInfinite)
     return failure();
   Tensor x = converted(kernel, *in, dtype);
+  // PyTorch neither squares nor takes a root where there is nothing to add.
+  bool squares = p == 2 && !llvm::all_of(*dims, [&](int64_t dim) {
+                   return x.sizes[dim].isInteger(1);
+                 });
   Tensor terms =
       compute(kernel, {x}, x.sizes, x.dtype, [&](ArrayRef<Scalar> v) {
         if (p == 0)
           return (v[0] != 0.0).to(v[0].dtype());
-        return p == 2 ? v[0] * v[0] : abs(v[0]);
+        return squares ? v[0] * v[0] : abs(v[0]);
       });
   Reduction reduction = !isInfinite ? Reduction::Sum
                         : p > 0     ? Reduction::Max
                                     : Reduction::Min;
   Tensor result = reduce(kernel, reduction, terms, *dims);
-  if (p == 2)
+  if (squares)
     result = compute(kernel, {result}, result.sizes, result.dtype,
                      [](ArrayRef<Scalar> v) { return sqrt(v[0]); });
   return finishAs(call, kernel, result);

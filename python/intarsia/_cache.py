@@ -41,6 +41,7 @@ from torch._inductor import codecache
 from torch._inductor import config as inductor_config
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.output_code import OutputCode
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from intarsia import _hooks, logs
 from intarsia._fingerprint import fingerprint
@@ -49,7 +50,7 @@ from intarsia.options import Options
 
 log = logging.getLogger("intarsia")
 
-__all__ = ["CachedProgram", "cacheable", "enabled", "keyed_by"]
+__all__ = ["CachedProgram", "cacheable", "enabled", "keyed_by", "memory"]
 
 
 @dataclasses.dataclass
@@ -145,6 +146,22 @@ def _key_of_graph_alone() -> Iterator[None]:
         patch.dict(vars(inductor_config), _cache_config_serializer=None),
     ):
         yield
+
+
+def memory(inputs: Sequence[Any]) -> str:
+    """Which inputs are views of the same memory, and where in it each begins.
+
+    AOTAutograd computes overlapping inputs from their common base, and its key, which
+    has sizes and strides, has neither of these.
+    """
+    first: dict[int, int] = {}
+    places = []
+    for number, x in enumerate(inputs):
+        if isinstance(x, torch.Tensor) and torch._C._has_storage(x):
+            same = first.setdefault(x.untyped_storage()._cdata, number)
+            if same != number or not statically_known_true(x.storage_offset() == 0):
+                places.append((number, same, str(x.storage_offset())))
+    return str(places)
 
 
 @contextlib.contextmanager

@@ -121,7 +121,7 @@ def intarsia(
     # PyTorch would run an operator once where the program calls it twice with equal
     # arguments, though nothing says that it always returns the same.
     settled = functorch_config.patch(decompose_custom_triton_ops=False, cse=False)
-    ambient = f"grad {grad_enabled} autocast {autocast}"
+    ambient = f"grad {grad_enabled} autocast {autocast} memory {_cache.memory(example_inputs)}"
     cache = _cache.keyed_by(settings, ambient) if caching else nullcontext()
     with _hooks.keep_effects(gm), settled, cache:
         return backend(gm, example_inputs)

@@ -59,6 +59,14 @@ func.func @large(%x: !large) -> (!large, !per_row, !per_row) {
   return %0#0, %0#1, %0#2 : !large, !per_row, !per_row
 }
 
+// CHECK-LABEL: func.func @pieces
+// CHECK: symbol = "k6_index_cat"
+func.func @pieces(%x: !mat, %i: !intarsia.tensor<[7]xi64>, %y: !intarsia.tensor<[7, 3]xf32>) -> !intarsia.tensor<[7, 1027]xf32> {
+  %0 = intarsia.call "aten::index.Tensor"(self = %x, indices = [%i]) : (!mat, !intarsia.tensor<[7]xi64>) -> !intarsia.tensor<[7, 1024]xf32>
+  %1 = intarsia.call "aten::cat"(tensors = [%0, %y], dim = 1) : (!intarsia.tensor<[7, 1024]xf32>, !intarsia.tensor<[7, 3]xf32>) -> !intarsia.tensor<[7, 1027]xf32>
+  return %1 : !intarsia.tensor<[7, 1027]xf32>
+}
+
 // CHECK: module @kernels
 
 // Whole vectors, then masked ones.
@@ -139,3 +147,15 @@ func.func @large(%x: !large) -> (!large, !per_row, !per_row) {
 // CHECK: llvm.store
 // CHECK: scf.if %[[STREAM]]
 // CHECK-NEXT: llvm.fence seq_cst
+
+// The lanes of a row run in pieces where a concatenation goes from one operand
+// to the next: no position is compared, no load is masked but the last one's.
+// CHECK-LABEL: func.func @k6_index_cat
+// CHECK: scf.for {{.*}} step %c64_i64
+// CHECK-NOT: masked
+// CHECK: llvm.store %{{.*}} : vector<64xf32>
+// CHECK-NOT: vector<64
+// CHECK: scf.for {{.*}} step %c16_i64
+// CHECK: masked.load
+// CHECK-NOT: masked.load
+// CHECK: return

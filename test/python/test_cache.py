@@ -140,6 +140,35 @@ def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
     assert train("there") == FOUND
 
 
+OVERLAPPING = """
+import torch
+
+def f(x, y):
+    x.mul_(3)
+    return y + 1
+
+for first, shared in ((1, True), (4, True), (0, False)):
+    got, want = torch.arange(64.0), torch.arange(64.0)
+    results = []
+    for base, run in ((got, torch.compile(f, backend="intarsia", dynamic=False)), (want, f)):
+        other = base if shared else base.clone()
+        results.append(run(base[first : first + 50], other[:50]))
+    torch.testing.assert_close(*results)
+    torch.testing.assert_close(got, want)
+    torch._dynamo.reset()
+"""
+
+
+def test_a_program_of_overlapping_inputs_is_for_these(tmp_path: Path) -> None:
+    """PyTorch's key has neither that inputs overlap nor where they begin."""
+    run(
+        tmp_path,
+        OVERLAPPING,
+        TORCHINDUCTOR_AUTOGRAD_CACHE="1",
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path),
+    )
+
+
 def digest(name: str = "cachetest_plain::op") -> str:
     hasher = Hasher()
     hasher.add_operator(name)

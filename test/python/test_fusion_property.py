@@ -43,6 +43,29 @@ V = "values((5,), 'float32', 2)"
 PINNED = {
     # A reduction inside the lanes of another that is not along the last dimension.
     "softmax_of_columns": ([M, V], ["y = torch.softmax(x0 * 2 + x1, 0)"], ["y"]),
+    # The lanes of a row in pieces, where what is read changes: whole ones, masked ones,
+    # one, none; below a reduction, nested, shifted.
+    "pieces_of_rows": (
+        ["values((9, 70), 'float32', 1)", "values((9, 33), 'float32', 2)"],
+        [
+            "y = torch.cat([torch.tanh(x0), x1, x0[:, :1], x1[:, 33:]], 1)",
+            "z = torch.softmax(y * 2, 1)",
+            "w = torch.cat([torch.nn.functional.pad(y, (3, 70)) + 1, x0], 1)",
+            "v = torch.cat([-y[:, 52:], y[:, :52]], 1) * y",
+            "u = torch.nn.functional.pad(x0, (-3, 2), value=0.5) * 2",
+            "t = v.flip(1).roll(5, 1) + y",
+        ],
+        ["y", "z", "w", "v", "u", "t"],
+    ),
+    "pieces_of_gathered_rows": (
+        ["values((9, 70), 'float32', 1)", "values((20,), 'int64', 2)"],
+        [
+            "i = x1.abs() % 9",
+            "y = torch.cat([x0[i], x0[8 - i], i[:, None] * 0.5], 1)",
+            "z = torch.cat([y.t(), y.t()[3:]], 0).exp()",
+        ],
+        ["y", "z"],
+    ),
     "columns_read_transposed": (
         [M],
         ["y = torch.softmax(x0, 0)", "z = y.t() + 1"],

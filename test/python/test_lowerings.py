@@ -285,6 +285,7 @@ for op in (aten.isposinf, aten.isneginf):
     add("signs", op, x, dtypes=(*FLOATS, f64, torch.int64))
 SINGLE = "acos acosh asin asinh atan atanh cosh erfc sinh tan"
 DOUBLE = "cos erf exp exp2 expm1 log log10 log1p log2 sin tanh sigmoid"
+add("functions", lambda a: a[0, :1].sinh().amin(0), x, ulp=FUNCTION, name="one sinh")
 for names, dtypes in ((SINGLE, FLOATS), (DOUBLE, (*FLOATS, f64))):
     for function in names.split():
         op = getattr(aten, function)
@@ -390,6 +391,8 @@ for dims, keep in (([0], False), ([1], True), ([0, 1], False), ([0, 2], True)):
         add("norms", n(aten.linalg_vector_norm, order, dims, keep), data, relative=SUM)
     add("sums", n(aten.any.dims, dims, keep), shaped(5, 7, 11, specials=True), dtypes=ALL)
     add("sums", n(aten.all.dims, dims, keep), shaped(5, 7, 11, specials=True), dtypes=ALL)
+# Of one element each: nothing is squared, which would overflow.
+add("norms", n(aten.linalg_vector_norm, 2, [1, 2]), shaped(26, 1, 1, specials=True))
 for op in (aten.sum, aten.prod):
     add("sums", op, shaped(3, 5), dtypes=(*INTEGERS, torch.bool))
     add("sums", op, shaped(3, 5), relative=SUM)
@@ -633,6 +636,7 @@ add(
 add("shapes", lambda a: aten.constant_pad_nd(a, [2, 1], 0.5), x, name="pad 1")
 add("shapes", lambda a: aten.constant_pad_nd(a, [2, 1, 0, 3]), x, dtypes=ALL, name="pad 2")
 add("shapes", lambda a: aten.constant_pad_nd(a, [-2, 1, 3, -3], 2.0), x, name="pad and cut")
+add("shapes", lambda a: aten.constant_pad_nd(a[:, :1], [-1, 2], 2.0), x, name="pad of nothing")
 add(
     "shapes",
     lambda a: aten.cat([torch.tensor([], dtype=a.dtype), a, a[:0], a]),
