@@ -267,7 +267,8 @@ def _known_quotients(shape_env: Any) -> dict[Any, Any]:
     """What the guards say that rounded quotients are equal to.
 
     A program that halves sizes (an associative scan) holds two expressions for one
-    size, which are equal for those sizes alone that its guards admit.
+    size, which are equal for those sizes alone that its guards admit; in the end that
+    may be a single one.
     """
     count, known = _known.get(shape_env, (-1, {}))
     if count == len(shape_env.guards):
@@ -279,16 +280,28 @@ def _known_quotients(shape_env: Any) -> dict[Any, Any]:
             continue
         rest = sympy.expand((equation.lhs - equation.rhs).xreplace(known))
         for term in sorted(rest.as_ordered_terms(), key=sympy.count_ops, reverse=True):
-            coefficient, quotient = term.as_coeff_Mul()
+            coefficient, unknown = term.as_coeff_Mul()
             others = rest - term
-            if isinstance(quotient, FloorDiv) and abs(coefficient) == 1:
-                if others.has(quotient):
-                    continue
-                solved = {quotient: -others * coefficient}
+            if abs(coefficient) != 1 or others.has(unknown):
+                continue
+            if isinstance(unknown, FloorDiv) or (unknown.is_Symbol and others.is_Integer):
+                solved = {unknown: -others * coefficient}
                 known = {key: value.xreplace(solved) for key, value in known.items()} | solved
                 break
     _known[shape_env] = (len(shape_env.guards), known)
     return known
+
+
+def _expr(value: torch.SymInt | torch.SymFloat | torch.SymBool) -> sympy.Expr:
+    """The expression of a number, with what is known of it put in."""
+    expr = value.node.expr
+    known = _known_quotients(value.node.shape_env)
+    return expr.xreplace(known) if known else expr
+
+
+def _float_expr(value: torch.SymFloat) -> str:
+    text = _srepr(_expr(value))
+    return text if isinstance(text, str) else f"Float('{float(text)!r}')"
 
 
 def _int_expr(value: int | torch.SymInt) -> int | str:
@@ -300,10 +313,7 @@ def _int_expr(value: int | torch.SymInt) -> int | str:
             raise CompileError("jagged (nested) sizes are not supported; use padded tensors")
         if node.is_constant():
             return int(value)
-        expr = node.expr
-        if expr.has(FloorDiv):
-            expr = expr.xreplace(_known_quotients(node.shape_env))
-        return _srepr(expr)
+        return _srepr(_expr(value))
     return int(value)
 
 
@@ -345,9 +355,9 @@ def _value_meta(value: Any) -> Json:
     if isinstance(value, torch.SymInt):
         return {"kind": "symint", "expr": _int_expr(value)}
     if isinstance(value, torch.SymFloat):
-        return {"kind": "symfloat", "expr": _srepr(value.node.expr)}
+        return {"kind": "symfloat", "expr": _float_expr(value)}
     if isinstance(value, torch.SymBool):
-        return {"kind": "symbool", "expr": _srepr(value.node.expr)}
+        return {"kind": "symbool", "expr": _srepr(_expr(value))}
     return {"kind": "object", "object": -1}
 
 
@@ -743,9 +753,9 @@ class _GraphReader:
             self.program.note_shape_env(value)
             return {"kind": "symint", "value": _int_expr(value)}
         if isinstance(value, torch.SymFloat):
-            return {"kind": "symfloat", "value": _srepr(value.node.expr)}
+            return {"kind": "symfloat", "value": _float_expr(value)}
         if isinstance(value, torch.SymBool):
-            return {"kind": "symbool", "value": _srepr(value.node.expr)}
+            return {"kind": "symbool", "value": _srepr(_expr(value))}
         if isinstance(value, torch._ops.OpOverload):
             return {"kind": "operator", "value": _overload_name(value)}
         if isinstance(value, torch._ops.HigherOrderOperator):

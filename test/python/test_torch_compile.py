@@ -469,3 +469,27 @@ def test_sizes_that_guards_say_are_equal():
     # A size that the guards exclude is another program, or eager's error.
     with pytest.raises(Exception, match=r"size|shape"):
         compiled(torch.randn(10, 3))
+
+
+def test_sizes_that_guards_leave_one_value():
+    """A scan over 13 elements halves them until nothing else would do."""
+
+    def eighths(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        count = x.shape[1]
+        whole = count // 8 * 8 + 5
+        if count // 8 == 1 and whole == count:
+            y = x[:, :whole] * 2 + x
+            return y * count, torch.full((2,), count / 4.0), y.new_zeros(count) + count
+        return x + 1, x, x
+
+    compiled = torch.compile(eighths, backend="intarsia", dynamic=True, fullgraph=True)
+    with intarsia.record_compilations() as compilations:
+        for count in (13, 12, 13, 21):
+            x = torch.randn(3, count, requires_grad=True)
+            got, want = compiled(x), eighths(x)
+            assert_same(got, want)
+            gradients = [torch.autograd.grad(result[0].sum(), x) for result in (got, want)]
+            assert_same(*gradients, strides=False)
+    plan = compilations[0].program.plan_text
+    assert "f32[s77, 13]" in plan
+    assert "call aten::" not in plan
