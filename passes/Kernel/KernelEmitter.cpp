@@ -1002,8 +1002,10 @@ SmallVector<Value> KernelEmitter::laneLoop(
     return scalarLoop(symbol, begin, end, constant(1), initial, makeBody);
   int64_t savedLoop = currentLaneLoop;
   currentLaneLoop = laneLoopCount++;
-  // A loop inside another one says nothing about what the other has filled.
+  // A loop inside another one says nothing about what the other has filled, and
+  // has pieces of its own.
   llvm::StringSet<> savedPending = std::exchange(cachePending, {});
+  auto savedPiece = std::exchange(piece, std::nullopt);
 
   auto run = [&](Value from, Value to, int64_t step, ArrayRef<Value> carried,
                  bool masked, const Cascade &blocks) {
@@ -1062,8 +1064,8 @@ SmallVector<Value> KernelEmitter::laneLoop(
       piece.emplace(first, last);
       runPiece(scalarOf(first), scalarOf(last), (last - first).asInteger());
     }
-    piece.reset();
   }
+  piece = savedPiece;
   for (const auto &entry : cachePending)
     scopes.back().cacheFilled.insert(entry.getKey());
   cachePending = std::move(savedPending);

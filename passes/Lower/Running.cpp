@@ -8,7 +8,8 @@
 //
 // Each element needs the one before it along one dimension. They accumulate as
 // PyTorch's CPU kernels do: float32 in double, the halves in float32, integers
-// in int64, so that the results are the same to the last bit.
+// in int64, so that the results are the same to the last bit. On CUDA they stay
+// calls: PyTorch scans in parallel, a loop of ours would not.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +24,7 @@ namespace {
 
 std::optional<int64_t> dimension(graph::CallOp call,
                                  const std::optional<Tensor> &in) {
-  if (!in || in->rank() == 0)
+  if (!in || in->rank() == 0 || resultType(call).getDevice() != "cpu")
     return std::nullopt;
   return dimArgument(call, "dim", in->rank());
 }

@@ -159,3 +159,21 @@ func.func @pieces(%x: !mat, %i: !intarsia.tensor<[7]xi64>, %y: !intarsia.tensor<
 // CHECK: masked.load
 // CHECK-NOT: masked.load
 // CHECK: return
+
+// A running sum is carried by the loop along its dimension, lanes of rows at
+// once, and what reads it does so there.
+
+// CHECK-LABEL: func.func @{{k[0-9]+}}_cumsum_neg
+// CHECK: scf.for %{{.+}} step %{{.+}} : i64 {
+// CHECK: scf.for %{{.+}} iter_args(%[[SUM:.+]] = %{{.+}}) -> (vector<64xf64>)
+// CHECK: %[[X:.+]] = arith.extf %{{.+}} : vector<64xf32> to vector<64xf64>
+// CHECK: %[[NEXT:.+]] = arith.addf %[[SUM]], %[[X]] : vector<64xf64>
+// CHECK: %[[OUT:.+]] = arith.truncf %[[NEXT]]
+// CHECK: %[[NEG:.+]] = arith.negf %[[OUT]]
+// CHECK: llvm.store %[[NEG]]
+// CHECK: scf.yield %[[NEXT]]
+func.func @running(%x: !intarsia.tensor<[s0, 512]xf32>) -> !intarsia.tensor<[s0, 512]xf32> attributes {intarsia.symbols = {s0 = [2, unit]}} {
+  %0 = intarsia.call "aten::cumsum"(self = %x, dim = 0, dtype = none) : (!intarsia.tensor<[s0, 512]xf32>) -> !intarsia.tensor<[s0, 512]xf32>
+  %1 = intarsia.call "aten::neg"(self = %0) : (!intarsia.tensor<[s0, 512]xf32>) -> !intarsia.tensor<[s0, 512]xf32>
+  return %1 : !intarsia.tensor<[s0, 512]xf32>
+}

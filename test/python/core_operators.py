@@ -138,7 +138,9 @@ def rows(table: Table, tested: dict[str, set[torch.dtype]]) -> Iterator[tuple[st
             dtypes = ", ".join(
                 short for dtype, short in SHORT.items() if dtype in tested.get(name, ())
             )
-            yield name, f"kernel ({dtypes})" if dtypes else "kernel"
+            what = f"kernel ({dtypes})" if dtypes else "kernel"
+            only_cpu = table.kernels[name].startswith("Running")
+            yield name, what + ("; on CUDA a call: its scans are parallel" if only_cpu else "")
         elif name in table.views:
             yield name, "view"
         elif name in apart:

@@ -1,4 +1,4 @@
-// RUN: intarsia-opt --lower-calls %s | FileCheck %s
+// RUN: intarsia-opt --lower-calls=devices=cpu,cuda %s | FileCheck %s
 
 // A running reduction keeps the accumulator after each element: its maps are
 // all the identity. float32 accumulates in double.
@@ -45,6 +45,16 @@ func.func @extremum(%x: !intarsia.tensor<[4, 5]xf32>) -> (!intarsia.tensor<[4, 5
   %0:2 = intarsia.call "aten::cummax"(self = %x, dim = 1)
     : (!intarsia.tensor<[4, 5]xf32>) -> (!intarsia.tensor<[4, 5]xf32>, !intarsia.tensor<[4, 5]xi64>)
   return %0#0, %0#1 : !intarsia.tensor<[4, 5]xf32>, !intarsia.tensor<[4, 5]xi64>
+}
+
+// PyTorch's scans for CUDA are parallel.
+
+// CHECK-LABEL: func.func @cuda
+// CHECK: intarsia.call "aten::cumsum"
+func.func @cuda(%x: !intarsia.tensor<[8]xf32, device = "cuda:0">) -> !intarsia.tensor<[8]xf32, device = "cuda:0"> {
+  %0 = intarsia.call "aten::cumsum"(self = %x, dim = 0, dtype = none)
+    : (!intarsia.tensor<[8]xf32, device = "cuda:0">) -> !intarsia.tensor<[8]xf32, device = "cuda:0">
+  return %0 : !intarsia.tensor<[8]xf32, device = "cuda:0">
 }
 
 // A tensor without dimensions is left to the operator.
