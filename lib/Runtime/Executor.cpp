@@ -200,6 +200,7 @@ private:
 
   void run(const StepPlan &step);
   void alloc(const StepPlan &step);
+  void profiledBuffers(const StepPlan &step, Value *out);
   void launch(const StepPlan &step);
   class SeparatedResults;
   void view(const StepPlan &step);
@@ -702,6 +703,30 @@ private:
   std::vector<std::pair<int32_t, Value>> results;
 };
 
+/// A kernel's buffers as profilers see them: of memory of the arena, the sizes.
+void Activation::profiledBuffers(const StepPlan &step, Value *out) {
+  for (size_t i = 0; i < step.step->buffers.size(); ++i) {
+    const Value &value = frame.slots[step.step->buffers[i]];
+    if (value.kind == Value::Kind::Tensor) {
+      out[i] = retain(value);
+      continue;
+    }
+    if (step.arenaAllocs[i] < 0)
+      continue;
+    const SpecPlan &spec = *plan.steps[size_t(step.arenaAllocs[i])].spec;
+    size_t dim = spec.sizes.size();
+    Scratch<int64_t, 8> sizes(dim), strides(dim);
+    extents(spec.sizes, sizes.get());
+    extents(spec.strides, strides.get());
+    int8_t type = 0, index = 0;
+    TensorImpl *shape = nullptr;
+    if (!torch.parseDevice("meta", &type, &index) &&
+        !torch.emptyStrided(spec.dtype, type, index, int64_t(dim), sizes.get(),
+                            strides.get(), &shape))
+      out[i] = Value::of(shape);
+  }
+}
+
 void Activation::launch(const StepPlan &step) {
   const Step &data = *step.step;
   int64_t domain = integer(data.domain);
@@ -728,7 +753,14 @@ void Activation::launch(const StepPlan &step) {
   LaunchContext context{step.kernel, buffers.get(), symbolArguments.get(),
                         data.scratch >= 0 ? size_t(integer(data.scratch)) : 0};
   int64_t grain = data.grain >= 0 ? integer(data.grain) : domain;
-  void *record = torch.beginRecord(step.recordName.c_str());
+  std::pair<Activation *, const StepPlan *> profiled(this, &step);
+  void *record = torch.beginRecord(
+      step.recordName.c_str(), data.buffers.size(),
+      [](void *context, Value *out) {
+        auto &[activation, step] = *static_cast<decltype(profiled) *>(context);
+        activation->profiledBuffers(*step, out);
+      },
+      &profiled);
   int error = 0;
   if (domain <= grain)
     runKernel(0, domain, &context);

@@ -98,6 +98,7 @@ public:
 
   /// After verification.
   void buildSteps() {
+    std::map<plan::Slot, int32_t> arenaAllocs;
     for (const plan::Step &step : function.steps) {
       StepPlan plan;
       plan.step = &step;
@@ -109,6 +110,15 @@ public:
         plan.kernel = kernel(impl.plan.kernels[size_t(step.kernel)]);
         plan.recordName =
             "intarsia::" + impl.plan.kernels[size_t(step.kernel)].symbol;
+        for (plan::Slot slot : step.buffers) {
+          auto found = arenaAllocs.find(slot);
+          plan.arenaAllocs.push_back(
+              found == arenaAllocs.end() ? -1 : found->second);
+        }
+        break;
+      case plan::Step::Kind::Alloc:
+        if (step.offset >= 0)
+          arenaAllocs[step.slot] = int32_t(out.steps.size());
         break;
       case plan::Step::Kind::SetGrad:
         out.setsGrad = true;

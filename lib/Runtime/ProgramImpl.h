@@ -46,8 +46,10 @@ struct StepPlan {
   PreparedCall *call = nullptr;    // Call
   IntarsiaKernel kernel = nullptr; // Launch
   std::string recordName;          // Launch: its name in profilers
-  int8_t autocastDevice = -1;      // Autocast: the type
-  std::optional<SpecPlan> spec;    // Alloc, View
+  /// Launch: the Alloc step of each buffer that is memory of the arena, or -1.
+  std::vector<int32_t> arenaAllocs;
+  int8_t autocastDevice = -1;   // Autocast: the type
+  std::optional<SpecPlan> spec; // Alloc, View
   std::vector<const FunctionPlan *> functions;
   /// Leaves of `step->results`, lists flattened, with their specs.
   struct Leaf {

@@ -35,5 +35,15 @@ SHIPPED = TRACED | frozenset(
 def custom_operators() -> Iterator[str]:
     """The names of all registered operators that do not come with PyTorch."""
     for name in torch._C._dispatch_get_all_op_names():
-        if name.partition("::")[0] not in SHIPPED:
+        if name.partition("::")[0] not in SHIPPED and _is_defined(name):
             yield name
+
+
+def _is_defined(name: str) -> bool:
+    """Whether there is a schema: a kernel may be registered for a name that never gets one."""
+    base, _, overload = name.partition(".")
+    try:
+        torch._C._dispatch_find_schema_or_throw(base, overload)
+    except RuntimeError:
+        return False
+    return True

@@ -196,6 +196,62 @@ def _fma(a: Tensor, b: Tensor | float, c: Tensor) -> Tensor:
     return a * b + c
 
 
+#: Of `_foreach_NAME`, those that the CPU computes tensor by tensor: the operator it calls.
+_FOREACH = {
+    **{
+        name: name
+        for name in """
+        abs acos add addcdiv addcmul asin atan ceil clamp_max clamp_min copy cos cosh div erf erfc
+        exp expm1 floor frac lerp lgamma log log10 log1p log2 mul neg pow reciprocal round
+        rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc
+        """.split()
+    },
+    "maximum": "clamp_min",
+    "minimum": "clamp_max",
+    "norm": "linalg_vector_norm",
+    "zero": "zeros_like",
+}
+
+
+def _of_each(op: Any) -> Callable[..., Any]:
+    def decomposed(*arguments: Any, **keywords: Any) -> Any:
+        lists = [a for a in arguments if isinstance(a, (list, tuple))]
+        if any(t.device.type != "cpu" for each in lists for t in each if isinstance(t, Tensor)):
+            return NotImplemented
+        count = len(lists[0])
+        spread = [a if isinstance(a, (list, tuple)) else [a] * count for a in arguments]
+        return [op(*each, **keywords) for each in zip(*spread, strict=True)]
+
+    return decomposed
+
+
+def _weighted(op: Any) -> Callable[..., Any]:
+    """addcmul, addcdiv: their last argument has no position."""
+    return lambda x, a, b, value=1: op(x, a, b, value=value)
+
+
+def _norm(op: Any) -> Callable[..., Any]:
+    return lambda x, order=2, dtype=None: op(x, order, None, False, dtype=dtype)
+
+
+def _foreach() -> dict[Any, Callable[..., Any]]:
+    result = {}
+    for name, each in _FOREACH.items():
+        op = getattr(aten, each)
+        if name.startswith("addc"):
+            op = _weighted(op)
+        elif name == "norm":
+            op = _norm(op)
+        packet = getattr(aten, f"_foreach_{name}")
+        for overload in packet.overloads():
+            schema = getattr(packet, overload)._schema
+            # The number of a tensor is read first, which a graph can't.
+            reads = any(a.name == "scalars" and str(a.type) == "Tensor" for a in schema.arguments)
+            if not overload.endswith("out") and not reads:
+                result[getattr(packet, overload)] = _of_each(op)
+    return result
+
+
 def table() -> dict[Any, Callable[..., Any]]:
     """The decompositions, by operator."""
     result: dict[Any, Callable[..., Any]] = {
@@ -206,6 +262,7 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.native_group_norm_backward.default: _native_group_norm_backward,
         aten.native_layer_norm.default: _native_layer_norm,
         aten.native_layer_norm_backward.default: _native_layer_norm_backward,
+        **_foreach(),
     }
     # Registered when Dynamo first needs it.
     if hasattr(torch.ops.prims, "fma"):

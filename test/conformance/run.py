@@ -19,6 +19,11 @@
     theirs (pytorch_tests.py): ``--suite`` chooses, ``--shard I/N`` runs a part. A second
     run takes up where the first stopped; every exclusion is printed with its reason.
 
+``./dev conformance programs [ARGUMENT...]``
+    Training and inference with transformers, timm, torch_geometric, torchvision,
+    bitsandbytes and torchao, eager and compiled. What programs/requirements.txt names is
+    installed into the build folder at first; arguments are pytest's.
+
 ``./dev conformance math``
     The accuracy of every math function of the CPU kernels, densely over all
     exponents (minutes); ``--cpu x86-64-v2`` for a CPU without FMA.
@@ -28,6 +33,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +110,32 @@ def run_pytorch(arguments: argparse.Namespace) -> int:
     if arguments.results is None:
         arguments.results = BUILD / "conformance" / "pytorch.jsonl"
     return pytorch_tests.run(arguments)
+
+
+def run_programs(arguments: list[str]) -> int:
+    """Installs the libraries, where the tests alone see them, and runs pytest."""
+    wanted = HERE / "programs" / "requirements.txt"
+    folder = BUILD / "conformance" / "programs"
+    installed = folder / "requirements.txt"
+    if not installed.exists() or installed.read_text() != wanted.read_text():
+        install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade"]
+        subprocess.run([*install, "--target", folder, "-r", wanted], check=True)
+        shutil.copyfile(wanted, installed)
+    environment = dict(os.environ)
+    environment["TORCHINDUCTOR_AUTOGRAD_CACHE"] = "0"
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [str(folder), *filter(None, [environment.get("PYTHONPATH")])]
+    )
+    tests = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--show-capture=no",
+        HERE / "programs",
+        *arguments,
+    ]
+    return subprocess.run(tests, env=environment).returncode
 
 
 def run_math(arguments: argparse.Namespace) -> int:
@@ -201,7 +233,13 @@ def main() -> int:
     math = commands.add_parser("math", help="the accuracy of the math functions")
     math.add_argument("--cpu", default="native", help="an LLVM CPU name")
 
-    arguments = parser.parse_args()
+    commands.add_parser("programs", help="programs with public libraries", add_help=False)
+
+    arguments, others = parser.parse_known_args()
+    if arguments.command == "programs":
+        return run_programs(others)
+    if others:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
     if arguments.command == "cases":
         return run_cases(arguments)
     if arguments.command == "pytorch":

@@ -19,10 +19,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch._functorch import config as functorch_config
 
 import intarsia
 from intarsia._fingerprint import Hasher
-from intarsia._namespaces import SHIPPED
+from intarsia._namespaces import SHIPPED, custom_operators
 
 PROGRAM = """
 import torch, warnings
@@ -235,6 +236,20 @@ def test_what_cannot_be_compared_is_not_found_again() -> None:
     library.impl("composite", lambda x: x + 1, "CompositeImplicitAutograd")
     try:
         assert digest("cachetest_plain::composite") != digest("cachetest_plain::composite")
+    finally:
+        library._destroy()
+
+
+def test_a_kernel_of_an_operator_that_is_not_defined() -> None:
+    """A library may bring kernels for names whose schema another one never gave."""
+    library = torch.library.Library("cachetest_absent", "FRAGMENT")
+    library.impl("nothing", lambda x: x, "CPU")
+    try:
+        x = torch.randn(3)
+        with functorch_config.patch(enable_autograd_cache=True):
+            got = torch.compile(lambda x: torch.sin(x) * 2, backend="intarsia")(x)
+        torch.testing.assert_close(got, torch.sin(x) * 2)
+        assert not any("cachetest_absent" in name for name in custom_operators())
     finally:
         library._destroy()
 

@@ -208,6 +208,27 @@ def test_profiler_names_kernels_and_calls(compile_with, fuse) -> None:
     assert any(name.startswith("intarsia::") for name in names) == fuse
 
 
+def test_profiler_shows_shapes() -> None:
+    """Of calls and of kernels, also of what they leave in the arena."""
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(torch.tanh(x) @ y, 0).sum(0) @ scaled_tanh(y.T, 2.0)  # noqa: F405
+
+    compiled = torch.compile(f, backend="intarsia", dynamic=True)
+    with torch.no_grad():
+        for rows in (4, 7):
+            x, y = torch.randn(rows, 5), torch.randn(5, 6)
+            compiled(x, y)
+            with torch.profiler.profile(record_shapes=True) as profile:
+                compiled(x, y)
+            shapes = {event.name: event.input_shapes for event in profile.events()}
+            assert shapes["intarsia::k0_tanh"] == [[rows, 5], [rows, 5]]
+            assert shapes["aten::mm"] == [[1, 6], [6, 5]]
+            assert shapes["test::scaled_tanh"][0] == [6, 5]
+            (last,) = (v for k, v in shapes.items() if k.startswith("intarsia::k1"))
+            assert last == [[rows, 6], [6]]
+
+
 #: What each log has, and no other has.
 LOGGED = {
     "graph": "intarsia.call",
@@ -301,32 +322,7 @@ def test_a_compiled_function_is_saved(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize(
-    "optimiser", [functools.partial(torch.optim.SGD, momentum=0.9), torch.optim.AdamW]
-)
-def test_an_optimisers_step_is_compiled(fuse, optimiser) -> None:
-    x = torch.randn(5, 6)
-    results = []
-    for compiled in (False, True):
-        torch.manual_seed(0)
-        net = Net()
-        optimizer = optimiser(net.parameters(), lr=0.1)
-        step = optimizer.step
-        if compiled:
-            step = torch.compile(step, backend="intarsia", options={"fuse": fuse})
-        with intarsia.record_compilations() as compilations:
-            for _ in range(3):
-                optimizer.zero_grad()
-                net(x).square().sum().backward()
-                step()
-        assert bool(compilations) == compiled
-        results.append([p.detach() for p in net.parameters()])
-    for got, want in zip(results[1], results[0], strict=True):
-        # Compiled, Adam's bias correction is a float32 tensor.
-        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("transform", ["grad", "vmap", "jacrev", "hessian"])
+@pytest.mark.parametrize("transform", ["grad", "vmap", "jacrev", "jacfwd", "hessian"])
 def test_transforms_of_compiled_functions(compile_with, transform) -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         return (torch.tanh(x) * x).sum()
@@ -334,6 +330,82 @@ def test_transforms_of_compiled_functions(compile_with, transform) -> None:
     x = torch.randn(4, 3)
     change = getattr(torch.func, transform)
     assert_same(change(compile_with(f, fullgraph=False))(x), change(f)(x))
+
+
+def test_forward_mode(compile_with) -> None:
+    """Dual numbers through a compiled function: Dynamo leaves the call to eager, or traces it."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x) * x
+
+    x, tangent = torch.randn(3), torch.randn(3)
+    compiled = compile_with(f, fullgraph=False)
+    assert_same(torch.func.jvp(compiled, (x,), (tangent,)), torch.func.jvp(f, (x,), (tangent,)))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, tangent)
+        got = torch.autograd.forward_ad.unpack_dual(compiled(dual))
+        want = torch.autograd.forward_ad.unpack_dual(f(dual))
+    assert_same(got.tangent, want.tangent)
+
+
+def test_hooks_of_modules(compile_with) -> None:
+    results = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+        net[0].register_forward_pre_hook(lambda module, inputs: (inputs[0] + 1,))
+        net[1].register_forward_hook(lambda module, inputs, output: output * 2)
+        net[2].register_full_backward_pre_hook(lambda module, grads: (grads[0] * 0.25,))
+        net[2].register_full_backward_hook(lambda module, grads, _: (grads[0] * 0.5,))
+        net[0].weight.register_post_accumulate_grad_hook(lambda p: [p.grad.mul_(3)].clear())
+        x = torch.randn(3, 4, requires_grad=True)
+        (compile_with(net, fullgraph=False) if compiled else net)(x).sum().backward()
+        results.append([x.grad, *(p.grad for p in net.parameters())])
+    assert_same(results[1], results[0])
+
+
+def test_double_backward_is_refused_in_pytorchs_words(compile_with) -> None:
+    def refusal(f) -> str:
+        x = torch.randn(4, requires_grad=True)
+        (first,) = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+        with pytest.raises(RuntimeError) as error:
+            torch.autograd.grad(first.sum(), x)
+        return str(error.value)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x) * x
+
+    want = refusal(torch.compile(f, backend="aot_eager"))
+    torch._dynamo.reset()
+    assert refusal(compile_with(f)) == want
+
+
+def test_weights_are_replaced(compile_with) -> None:
+    """By others: assigned, set as data, of another dtype."""
+    net, other = Net(), Net()
+    compiled = compile_with(net)
+    x = torch.randn(2, 6)
+    with torch.no_grad():
+        compiled(x)
+        net.load_state_dict(other.state_dict(), assign=True)
+        assert_same(compiled(x), other(x))
+        net.first.weight.data = torch.ones(8, 6)
+        assert_same(compiled(x), net(x))
+        net.double()
+        assert_same(compiled(x.double()), net(x.double()))
+
+
+@pytest.mark.parametrize(
+    "stance", ["force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile"]
+)
+def test_stances_that_find_a_program(compile_with, stance: str) -> None:
+    f = compile_with(lambda x: torch.sin(x) * 2)
+    x = torch.randn(3)
+    with torch.no_grad():
+        f(x)
+        with torch.compiler.set_stance(stance):
+            assert compilations_of(f, [x]) == 0
+            assert_same(f(x), torch.sin(x) * 2)
 
 
 def test_deterministic_algorithms(compile_with) -> None:

@@ -263,8 +263,11 @@ struct TorchApi {
   bool (*gradEnabled)();
   void (*setGradEnabled)(bool enabled);
   /// Shows a range of this name to PyTorch's profilers until `endRecord`. Null,
-  /// at no cost, when none is listening.
-  void *(*beginRecord)(const char *name);
+  /// at no cost, when none is listening. `arguments` fills `count` values,
+  /// which it gives away; it is called when a profiler wants to see them.
+  void *(*beginRecord)(const char *name, size_t count,
+                       void (*arguments)(void *context, Value *out),
+                       void *context);
   void (*endRecord)(void *record);
   /// The version counter of a tensor, which counts in-place writes; -1 for an
   /// inference tensor.

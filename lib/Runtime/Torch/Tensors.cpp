@@ -351,14 +351,28 @@ void setAutocast(int8_t deviceType, AutocastState state) {
 bool gradEnabled() { return c10::GradMode::is_enabled(); }
 void setGradEnabled(bool enabled) { c10::GradMode::set_enabled(enabled); }
 
-void *beginRecord(const char *name) {
+void *beginRecord(const char *name, size_t count,
+                  void (*arguments)(void *context, Value *out), void *context) {
   auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
   if (!callbacks)
     return nullptr;
   try {
     auto record = std::make_unique<at::RecordFunction>(std::move(*callbacks));
-    if (record->isActive())
+    if (record->needsInputs()) {
+      std::vector<Value> values(count);
+      arguments(context, values.data());
+      std::vector<c10::IValue> boxed;
+      for (const Value &value : values)
+        boxed.push_back(value.kind == Value::Kind::Tensor
+                            ? c10::IValue(at::Tensor(
+                                  c10::intrusive_ptr<c10::TensorImpl>::reclaim(
+                                      unwrap(value.tensor))))
+                            : c10::IValue());
+      record->before(
+          name, c10::ArrayRef<const c10::IValue>(boxed.data(), boxed.size()));
+    } else if (record->isActive()) {
       record->before(name);
+    }
     return record.release();
   } catch (...) {
     return nullptr; // a profiler's fault is not the program's
