@@ -30,7 +30,7 @@ def CPUEmitKernels : Pass<"cpu-emit-kernels", "::mlir::ModuleOp"> {
     Each scheduled `intarsia.kernel` becomes a `func.func` of the nested module
     `@kernels`, with the signature of KernelABI.h; equal kernels share
     one function. The kernel's `decisions` learn `symbol`, `scratch` (bytes a
-    thread needs) and `messages` (texts of the run-time checks).
+    thread needs) and `checks` (texts and kinds of the run-time checks).
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
                            "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
@@ -124,7 +124,7 @@ def CUDAEmitKernels : Pass<"cuda-emit-kernels", "::mlir::ModuleOp"> {
     element), an i64 for each symbol, the number of iterations, and a pointer to
     an i64 that the number (from 1) of a failed run-time check is stored to.
     Threads step through the iterations by the size of the grid. The kernel's
-    `decisions` learn `symbol` and `messages`.
+    `decisions` learn `symbol` and `checks`.
 
     A kernel that is not on CUDA is an error.
   }];

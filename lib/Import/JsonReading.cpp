@@ -16,6 +16,7 @@
 #include "llvm/ADT/StringSwitch.h"
 
 #include <limits>
+#include <nlohmann/json.hpp>
 
 using namespace intarsia;
 using namespace intarsia::importer;
@@ -151,6 +152,35 @@ importer::unionMember(const json::Value &value, StringRef what) {
   if (!member.second)
     throw ReadError("'" + what + "' has no member");
   return member;
+}
+
+std::map<std::vector<std::string>, std::vector<std::string>>
+importer::keyOrders(const std::string &text, const std::string &member) {
+  std::map<std::vector<std::string>, std::vector<std::string>> orders;
+  if (!StringRef(text).contains(member))
+    return orders;
+  auto note = [&](const nlohmann::ordered_json &object) {
+    std::vector<std::string> written;
+    for (const auto &[key, value] : object.items())
+      written.push_back(key);
+    std::vector<std::string> sorted = written;
+    llvm::sort(sorted);
+    if (orders.try_emplace(std::move(sorted), written).first->second != written)
+      throw ReadError("two dictionaries have the same keys ('" +
+                      llvm::join(written, "', '") +
+                      "') in different orders, which is not supported");
+  };
+  std::function<void(const nlohmann::ordered_json &)> visit =
+      [&](const nlohmann::ordered_json &value) {
+        for (const auto &[key, contents] : value.items()) {
+          if (value.is_object() && key == member && contents.is_object())
+            note(contents);
+          if (contents.is_structured())
+            visit(contents);
+        }
+      };
+  visit(nlohmann::ordered_json::parse(text));
+  return orders;
 }
 
 SymExpr importer::asExpr(const json::Value &value, StringRef what) {

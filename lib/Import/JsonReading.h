@@ -20,6 +20,7 @@
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/JSON.h"
 
+#include <map>
 #include <stdexcept>
 #include <utility>
 
@@ -56,6 +57,13 @@ const llvm::json::Value *optionalField(const llvm::json::Object &object,
 /// null are passed over.
 std::pair<llvm::StringRef, const llvm::json::Value *>
 unionMember(const llvm::json::Value &value, llvm::StringRef what);
+
+/// The keys of each object that is a member of this name anywhere in the text,
+/// in the order in which they are written, by the keys in alphabetical order.
+/// JSON objects keep no order, and dictionaries of Python have one. Throws
+/// ReadError where the same keys come in two orders.
+std::map<std::vector<std::string>, std::vector<std::string>>
+keyOrders(const std::string &text, const std::string &member);
 
 /// sympy srepr text, or a JSON integer or boolean.
 SymExpr asExpr(const llvm::json::Value &value, llvm::StringRef what);

@@ -30,6 +30,11 @@ using llvm::StringRef;
 using llvm::Twine;
 
 static constexpr int64_t kSchemaMajor = 8;
+static constexpr StringRef kDictionary = "as_string_to_argument";
+/// In a node's custom metadata: the number that its operator's fake
+/// implementation returned, where the program holds that number instead of the
+/// result.
+static constexpr StringRef kPromisedNumber = "intarsia_number";
 
 namespace {
 
@@ -47,6 +52,7 @@ private:
   Node readNode(const json::Object &object, Graph &graph);
   Argument readArgument(const json::Value &value, StringRef graphName);
   Output readOutput(const json::Value &value);
+  void readPromisedNumber(const json::Object &object, Node &node, Graph &graph);
   /// Records the subgraph and returns its name in the program.
   std::string readSubgraph(const json::Object &object, StringRef parent);
 
@@ -58,6 +64,8 @@ private:
   Program program;
   /// What each subgraph was read from: one that is used twice is written twice.
   std::map<std::string, const json::Object *> subgraphSources;
+  /// The orders of the keys of dictionaries among the arguments.
+  std::map<std::vector<std::string>, std::vector<std::string>> dictionaryOrders;
 };
 
 } // namespace
@@ -302,12 +310,33 @@ Argument Pt2Reader::readArgument(const json::Value &value,
     argument.text = readSubgraph(asObject(v, kind), graphName);
     return argument;
   }
-  if (kind == "as_custom_obj")
+  if (kind == kDictionary) {
+    // The list of keys and values in turn.
+    const json::Object &dictionary = asObject(v, kind);
+    std::vector<std::string> keys;
+    for (const auto &entry : dictionary)
+      keys.push_back(StringRef(entry.first).str());
+    llvm::sort(keys);
+    Argument list = makeArgument(Argument::Kind::List);
+    for (const std::string &key : dictionaryOrders.at(keys)) {
+      list.list.push_back(stringArgument(key));
+      list.list.push_back(readArgument(field(dictionary, key), graphName));
+    }
+    return list;
+  }
+  if (kind == "as_custom_obj") {
+    std::string name =
+        asString(field(asObject(v, kind), "class_fqn"), "class_fqn");
     throw ReadError(
-        "takes a custom object of class " +
-        asString(field(asObject(v, kind), "class_fqn"), "class_fqn") +
-        ": objects are not supported in .pt2 files; make what the operator "
-        "needs of it tensors, numbers or strings");
+        "takes a custom object of class " + name +
+        ": objects are not supported in .pt2 files; " +
+        (StringRef(name).ends_with("Generator")
+             ? "pass None for the default generator, which "
+               "torch.manual_seed seeds, or compile the module with "
+               "torch.compile"
+             : "make what the operator needs of it tensors, numbers or "
+               "strings"));
+  }
   throw ReadError("has an argument of the kind '" + kind +
                   "', which is not supported");
 }
@@ -384,6 +413,36 @@ static void refuseAmbiguousViews(const Node &node, const Graph &graph) {
   }
 }
 
+/// A result that export has replaced by a number is written as None. What the
+/// number was, `intarsia.export` and `intarsia.aot_compile` note.
+void Pt2Reader::readPromisedNumber(const json::Object &object, Node &node,
+                                   Graph &graph) {
+  const json::Value *metadata = optionalField(object, "metadata");
+  const json::Value *custom =
+      metadata ? optionalField(asObject(*metadata, "metadata"), "custom")
+               : nullptr;
+  if (!custom || node.outputs.size() != 1 ||
+      node.outputs[0].kind != Output::Kind::None)
+    return;
+  json::Value notes = parseJson(asString(*custom, "custom"), "custom");
+  if (!notes.getAsObject())
+    return;
+  const json::Value *promise =
+      optionalField(*notes.getAsObject(), kPromisedNumber);
+  if (!promise)
+    return;
+  ValueMeta meta;
+  auto [kind, number] = unionMember(*promise, kPromisedNumber);
+  meta.kind = kind == "as_bool"    ? ValueMeta::Kind::SymBool
+              : kind == "as_float" ? ValueMeta::Kind::SymFloat
+                                   : ValueMeta::Kind::SymInt;
+  meta.expr = readSymbolic(*promise, kPromisedNumber);
+  if (!graph.values.emplace(node.name, std::move(meta)).second)
+    return;
+  node.outputs[0].kind = Output::Kind::Value;
+  node.outputs[0].name = node.name;
+}
+
 Node Pt2Reader::readNode(const json::Object &object, Graph &graph) {
   Node node;
   std::string target = asString(field(object, "target"), "target");
@@ -415,6 +474,7 @@ Node Pt2Reader::readNode(const json::Object &object, Graph &graph) {
     for (const json::Value &output :
          asArray(field(object, "outputs"), "outputs"))
       node.outputs.push_back(readOutput(output));
+    readPromisedNumber(object, node, graph);
     refuseAmbiguousViews(node, graph);
   } catch (const ReadError &error) {
     const SourceLocation *frame = userFrame(node.stack);
@@ -698,6 +758,7 @@ void Pt2Reader::dropTokens() {
 Program Pt2Reader::read(StringRef record) {
   std::string text = archive.read(record.str());
   json::Value value = parseJson(text, "the program");
+  dictionaryOrders = keyOrders(text, kDictionary.str());
   const json::Object &root = asObject(value, "program");
 
   const json::Object &version =

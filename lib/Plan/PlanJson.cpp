@@ -300,8 +300,12 @@ Json write(const Kernel &kernel) {
   json["symbol"] = kernel.symbol;
   put(json, "summary", kernel.summary);
   json["target"] = kernel.target;
-  if (!kernel.messages.empty())
-    json["messages"] = kernel.messages;
+  putEach(json, "checks", kernel.checks, [](const Check &check) {
+    Json json = Json::object();
+    json["text"] = check.text;
+    put(json, "isIndex", check.isIndex, false);
+    return json;
+  });
   return json;
 }
 
@@ -683,8 +687,12 @@ Kernel readKernel(const Node &node) {
   kernel.symbol = node["symbol"].text();
   read(node, "summary", kernel.summary);
   kernel.target = node["target"].text();
-  readEach(node, "messages", kernel.messages,
-           [](const Node &message) { return message.text(); });
+  readEach(node, "checks", kernel.checks, [](const Node &node) {
+    Check check;
+    check.text = node["text"].text();
+    read(node, "isIndex", check.isIndex);
+    return check;
+  });
   return kernel;
 }
 

@@ -51,6 +51,9 @@ public:
       if (!kernel.summary.empty())
         out << ": " << kernel.summary;
       out << "\n";
+      for (const Check &check : kernel.checks)
+        out << "  check" << (check.isIndex ? " index" : "") << " \""
+            << check.text << "\"\n";
     }
     for (const Function &f : plan.functions)
       print(f);

@@ -774,13 +774,12 @@ void Activation::launch(const StepPlan &step) {
   if (int64_t check = context.failedCheck.load(std::memory_order_relaxed))
       [[unlikely]] {
     const plan::Kernel &kernel = impl.plan.kernels[size_t(data.kernel)];
-    std::string message = size_t(check) <= kernel.messages.size()
-                              ? kernel.messages[size_t(check) - 1]
-                              : "index out of range";
-    // Other checks are about values: eager's own operator raises a
-    // RuntimeError.
-    bool isIndex = message.find("out of ") != std::string::npos;
-    throw Error(isIndex ? ErrorKind::Index : ErrorKind::Operator, message);
+    if (size_t(check) > kernel.checks.size())
+      internal("a kernel reports a check that the plan does not know");
+    const plan::Check &failed = kernel.checks[size_t(check) - 1];
+    // Of other values eager's own operator raises a RuntimeError.
+    throw Error(failed.isIndex ? ErrorKind::Index : ErrorKind::Operator,
+                failed.text);
   }
   separated.copyBack();
 }
@@ -1255,10 +1254,10 @@ void Activation::execute() {
     // The innermost step with a source line is the user's place. A call's
     // message, made by the shim, has it already.
     const Step &step = function.steps[at];
-    if (!error.location.empty() || step.location.empty())
-      throw;
     if (error.op.empty())
       error.op = step.op;
+    if (!error.location.empty() || step.location.empty())
+      throw;
     if (step.kind == Step::Kind::Call) {
       error.location = step.location;
       throw;

@@ -69,10 +69,8 @@ FailureOr<EmittedKernels> kernel::emitKernels(ArrayRef<graph::KernelOp> kernels,
       list.set("symbol", builder.getStringAttr(name));
       list.set("scratch", graph::ExprAttr::get(builder.getContext(),
                                                emitter.scratchBytes()));
-      SmallVector<StringRef> messages(emitter.messages().begin(),
-                                      emitter.messages().end());
-      if (!messages.empty())
-        list.set("messages", builder.getStrArrayAttr(messages));
+      if (!emitter.checks().empty())
+        list.set("checks", builder.getArrayAttr(emitter.checks()));
       decisions = list.getDictionary(builder.getContext());
     }
     kernelOp.setDecisionsAttr(decisions);

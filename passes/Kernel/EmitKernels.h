@@ -25,7 +25,7 @@ struct EmittedKernels {
 
 /// Emits a function of `shell` at the builder's insertion point for each of the
 /// scheduled kernels, one for all that are equal. The operations stay; their
-/// `decisions` learn `symbol`, `scratch` (bytes) and `messages` (texts of the
+/// `decisions` learn `symbol`, `scratch` (bytes) and `checks` (texts of the
 /// run-time checks, in the order of their numbers from 1).
 mlir::FailureOr<EmittedKernels>
 emitKernels(llvm::ArrayRef<graph::KernelOp> kernels, mlir::OpBuilder &builder,

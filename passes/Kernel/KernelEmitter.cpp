@@ -16,6 +16,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Kernel/KernelEmitter.h"
+#include "passes/Lower/IndexCheck.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
@@ -768,11 +769,15 @@ Value KernelEmitter::outerScalar(Value value) {
 }
 
 void KernelEmitter::emitCheck(Operation *op, Value condition) {
-  auto check = cast<cf::AssertOp>(op);
-  auto *known = llvm::find(checkMessages, check.getMsg().str());
-  int64_t number = known - checkMessages.begin() + 1;
-  if (known == checkMessages.end())
-    checkMessages.push_back(check.getMsg().str());
+  NamedAttrList fields;
+  fields.set("text", cast<cf::AssertOp>(op).getMsgAttr());
+  if (op->hasAttr(indexCheckAttrName))
+    fields.set("index", b->getUnitAttr());
+  Attribute check = fields.getDictionary(b->getContext());
+  auto *known = llvm::find(knownChecks, check);
+  int64_t number = known - knownChecks.begin() + 1;
+  if (known == knownChecks.end())
+    knownChecks.push_back(check);
   Value one =
       arith::ConstantOp::create(*b, loc, b->getOneAttr(condition.getType()));
   Value bad = arith::XOrIOp::create(*b, loc, condition, one);

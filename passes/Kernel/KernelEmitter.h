@@ -147,8 +147,9 @@ public:
   const Observations &observations() const { return observed; }
   /// Bytes of scratch memory; 0 when none.
   const SymExpr &scratchBytes() const { return scratchSize; }
-  /// Texts of the run-time checks, in the order of their numbers from 1.
-  llvm::ArrayRef<std::string> messages() const { return checkMessages; }
+  /// The run-time checks, in the order of their numbers from 1: dictionaries of
+  /// `text` and, for an index, `index`.
+  llvm::ArrayRef<mlir::Attribute> checks() const { return knownChecks; }
 
 private:
   using Index = llvm::SmallVector<SymExpr>;
@@ -305,7 +306,7 @@ private:
   /// Keys that the current lane loop fills.
   llvm::StringSet<> cachePending;
   SymExpr scratchSize;
-  llvm::SmallVector<std::string> checkMessages;
+  llvm::SmallVector<mlir::Attribute> knownChecks;
 };
 
 } // namespace intarsia::kernel

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Lower/Compose.h"
+#include "passes/Lower/IndexCheck.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
@@ -155,17 +156,26 @@ Scalar exprScalar(const SymExpr &expr, const Scalar &like) {
   return Scalar(context, value, DType::I64).to(like.dtype());
 }
 
-void check(const Scalar &condition, StringRef message) {
+static cf::AssertOp createCheck(const Scalar &condition, StringRef message) {
   const ScalarContext &context = condition.getContext();
-  cf::AssertOp::create(context.builder, context.loc, condition.getValue(),
-                       context.builder.getStringAttr(message));
+  return cf::AssertOp::create(context.builder, context.loc,
+                              condition.getValue(),
+                              context.builder.getStringAttr(message));
+}
+
+void check(const Scalar &condition, StringRef message) {
+  createCheck(condition, message);
 }
 
 Scalar checkedIndex(const Scalar &index, const SymExpr &size, bool wraps,
                     StringRef message) {
   Scalar zero = index.constant(0), end = exprScalar(size, index);
   Scalar position = wraps ? select(index < zero, index + end, index) : index;
-  check((position >= zero) & (position < end), message);
+  std::string text = message.str();
+  if (std::optional<int64_t> known = size.asInteger())
+    text += " with size " + std::to_string(*known);
+  cf::AssertOp check = createCheck((position >= zero) & (position < end), text);
+  check->setAttr(indexCheckAttrName, UnitAttr::get(check.getContext()));
   return max(zero, min(position, end - index.constant(1)));
 }
 

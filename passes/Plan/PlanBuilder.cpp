@@ -159,9 +159,10 @@ int32_t ModulePlanner::kernel(StringRef symbol, graph::KernelOp op) {
           (kernel.summary.empty() ? "" : ", ") + cast<StringAttr>(name).str();
     auto type = cast<graph::TensorType>(op.getOutputs().front().getType());
     kernel.target = type.getDevice().split(':').first.str();
-    if (auto messages = op.getDecisionsAttr().getAs<ArrayAttr>("messages"))
-      for (Attribute message : messages)
-        kernel.messages.push_back(cast<StringAttr>(message).str());
+    if (auto checks = op.getDecisionsAttr().getAs<ArrayAttr>("checks"))
+      for (auto check : checks.getAsRange<DictionaryAttr>())
+        kernel.checks.push_back(
+            {check.getAs<StringAttr>("text").str(), check.contains("index")});
     plan.kernels.push_back(std::move(kernel));
   }
   return it->second;

@@ -535,8 +535,13 @@ class _GraphReader:
             ]
         elif isinstance(target, torch._ops.OpOverload):
             name = _overload_name(target)
-            args = [["", self.argument(a)] for a in node.args]
-            args += [[k, self.argument(v)] for k, v in node.kwargs.items()]
+            declared = target._schema.arguments
+            types = {a.name: a.type for a in declared}
+            args = [
+                ["", self.typed_argument(a, d.type)]
+                for a, d in zip(node.args, declared, strict=False)
+            ]
+            args += [[k, self.typed_argument(v, types[k])] for k, v in node.kwargs.items()]
         elif _is_number(node.meta.get("val")):
             name = _function_name(target)
             args = [["", self.argument(a)] for a in node.args]
@@ -717,6 +722,12 @@ class _GraphReader:
     def object_argument(self, value: Any) -> Json:
         return {"kind": "object", "value": self.program.object_index(value)}
 
+    def typed_argument(self, value: Any, declared: torch.Type) -> Json:
+        if isinstance(value, dict) and str(declared).removeprefix("Optional[").startswith("Dict"):
+            # The list of keys and values in turn.
+            return self.argument([part for item in value.items() for part in item])
+        return self.argument(value)
+
     def argument(self, value: Any) -> Json:
         if isinstance(value, fx.Node):
             if value.op == "get_attr" and value not in self.arguments:
@@ -781,15 +792,15 @@ def _traced_value(node: fx.Node) -> Any:
             return _fake_result(node)
         members[user.args[1]] = _traced_value(user)
     if not members:
-        return _fake_number(node)
+        return fake_number(node)
     return tuple(members.get(i) for i in range(max(members) + 1))
 
 
-def _fake_number(node: fx.Node) -> Any:
+def fake_number(node: fx.Node) -> Any:
     """What an operator returns that returns a number alone, for which tracing has put
     what the fake returned; None when it cannot be told."""
     returns = getattr(getattr(node.target, "_schema", None), "returns", ())
-    if len(returns) != 1 or str(returns[0].type) not in ("int", "float", "bool"):
+    if len(returns) != 1 or str(returns[0].type) not in ("int", "float", "bool", "number"):
         return None
     try:
         value = _fake_result(node)

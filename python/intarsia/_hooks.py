@@ -39,6 +39,7 @@ __all__ = [
     "keep_effects",
     "keep_exported_effects",
     "note_autocast",
+    "overloads_of",
     "prepare_program",
 ]
 
@@ -250,7 +251,7 @@ def _unused_operators(gm: fx.GraphModule) -> set[Any]:
         for node in reversed(module.graph.nodes):
             used = node.op in ("output", "placeholder") or any(u in live for u in node.users)
             effects = False
-            for target in _overloads(node.target):
+            for target in overloads_of(node.target):
                 custom = target.namespace not in TRACED
                 mutable = target._schema.is_mutable
                 # A write is replaced by its result, which may have no use.
@@ -281,7 +282,7 @@ def _registered_operators() -> set[Any]:
     return result
 
 
-def _overloads(target: Any) -> list[torch._ops.OpOverload]:
+def overloads_of(target: Any) -> list[torch._ops.OpOverload]:
     """The operators that a node may call: Dynamo leaves ``torch.ops.ns.op(x)``, which
     names no overload, as it is."""
     if isinstance(target, torch._ops.OpOverload):

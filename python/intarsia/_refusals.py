@@ -112,6 +112,11 @@ REFUSALS = (
     ),
     Refusal(
         "serialiser",
+        r"Failed serializing node[^\n]*target=torch\.ops\.higher_order\.",
+        "torch.export.save cannot write this higher-order operator; torch.compile runs it.",
+    ),
+    Refusal(
+        "serialiser",
         r"Failed serializing node",
         "the program cannot be saved by torch.export.save, whose format has no place for a "
         "value of this type: return numbers as tensors without dimensions; torch.compile takes "

@@ -13,6 +13,7 @@ register the operators, is the way for operators that are registered from Python
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,10 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import fx
 from torch.utils import _pytree as pytree
 
-from intarsia import _convert, _hooks
+from intarsia import _convert, _fx, _hooks
 from intarsia._extension import extension
+from intarsia._namespaces import TRACED
 from intarsia.errors import GuardError, LoadError, OptionError
 from intarsia.options import Options
 
@@ -55,7 +58,31 @@ def export(
         (PEP 678) names it, its schema and library, and has one to paste.
     """
     with _hooks.advised(), _hooks.keep_exported_effects():
-        return torch.export.export(module, args, kwargs, **options)
+        program = torch.export.export(module, args, kwargs, **options)
+    _note_numbers(program)
+    return program
+
+
+def _note_numbers(program: torch.export.ExportedProgram) -> None:
+    """Notes in the program which numbers fake implementations promised.
+
+    An operator that returns a number alone has no result in an exported program: the
+    number stands where it was used. Without it nobody could tell whether the kernel
+    returns another.
+    """
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
+            target = node.target
+            if not isinstance(target, torch._ops.OpOverload) or target.namespace in TRACED:
+                continue
+            number = _fx.fake_number(node)
+            if number is None:
+                continue
+            kind = f"as_{type(number).__name__}"
+            if isinstance(number, float) and not math.isfinite(number):
+                number = str(number)  # which JSON cannot hold
+            custom = {**node.meta.get("custom", {}), "intarsia_number": {kind: number}}
+            node.meta["custom"] = custom
 
 
 def aot_compile(
@@ -128,6 +155,7 @@ def aot_compile(
         name = Path(output).stem
         source = os.fspath(program) if is_path else os.path.join(folder, f"{name}.pt2")
         if not is_path:
+            _note_numbers(program)
             with _hooks.advised():
                 torch.export.save(program, source)
         if dtype is not None:

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from intarsia import _cache, _fx, _hooks, _partition, _subgraphs, decompositions, logs
+from intarsia import _cache, _fx, _hooks, _partition, _pieces, _subgraphs, decompositions, logs
 from intarsia._extension import extension
 from intarsia._recording import Compilation, record, record_compilations
 from intarsia._writes import check_writes
@@ -74,10 +74,30 @@ def intarsia(
         When a graph cannot be compiled; Dynamo wraps it in
         ``BackendCompilerFailed``.
     """
+    settings = Options.resolve(mode, options)
+
+    def compile_piece(piece: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return _compile_dynamo_graph(piece, inputs, settings, name)
+
+    if _pieces.needs_cut(gm, _pieces.is_differentiated_inside):
+        return _pieces.compile_in_pieces(gm, _pieces.is_differentiated_inside, compile_piece)
+    try:
+        return compile_piece(gm, example_inputs)
+    except RuntimeError as error:
+        # Eager raises that, too, but not before somebody calls backward().
+        if "no autograd formula was registered" not in str(error) or not _pieces.needs_cut(
+            gm, _pieces.lacks_formula
+        ):
+            raise
+    return _pieces.compile_in_pieces(gm, _pieces.lacks_formula, compile_piece)
+
+
+def _compile_dynamo_graph(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Options, name: str | None
+) -> Callable[..., Any]:
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch import config as functorch_config
 
-    settings = Options.resolve(mode, options)
     caching = _cache.enabled(settings)
     stem = f"{_safe_name(name) if name else 'graph'}{next(_graph_numbers)}"
     names = _input_names(gm)

@@ -35,7 +35,7 @@ func.func @columns(%x: !mat) -> !mat {
 
 // What is checked at run time has a number and a text.
 // CHECK-LABEL: func.func @checked
-// CHECK: messages = ["aten::embedding: index out of range in self"]
+// CHECK: checks = [{index, text = "aten::embedding: index out of range in self"}]
 func.func @checked(%w: !mat, %i: !intarsia.tensor<[3]xi64>) -> !intarsia.tensor<[3, 1024]xf32> {
   %0 = intarsia.call "aten::embedding"(weight = %w, indices = %i, padding_idx = -1, scale_grad_by_freq = false, sparse = false) : (!mat, !intarsia.tensor<[3]xi64>) -> !intarsia.tensor<[3, 1024]xf32>
   return %0 : !intarsia.tensor<[3, 1024]xf32>

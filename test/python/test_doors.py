@@ -280,6 +280,31 @@ def test_vmap_and_functional_gradients(check):
     check(f, [torch.randn(3, 4)])
 
 
+library = torch.library.Library("test_doors", "FRAGMENT")
+library.define("noise(Tensor x, Generator? g) -> Tensor")
+library.impl("noise", lambda x, g: x + torch.rand(x.shape, generator=g), "CPU")
+torch.library.register_fake("test_doors::noise", lambda x, g: torch.empty_like(x), lib=library)
+
+
+def test_generators(fuse):
+    """Dynamo runs an operator that takes one between two compiled graphs."""
+    everywhere = torch.Generator()
+
+    def f(x, g):
+        y = torch.ops.test_doors.noise(x * 2, g) + torch.rand(3, generator=everywhere)
+        return torch.ops.test_doors.noise(y * 2, everywhere).exp()
+
+    compiled = torch.compile(f, backend="intarsia", options={"fuse": fuse})
+    x = torch.ones(3)
+    for seed in (1, 2):
+        seen = []
+        for function in (f, compiled):
+            everywhere.manual_seed(seed)
+            given = torch.Generator().manual_seed(seed + 1)
+            seen.append((function(x, given), everywhere.get_state(), given.get_state()))
+        assert_same(seen[1], seen[0])
+
+
 def test_graph_breaks(compile_with):
     def f(x):
         y = ops.scaled_tanh(x, 2.0)

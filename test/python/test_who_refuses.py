@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from opaque_kinds import DOORS, DROPPED, KINDS, WORKS, WRONG, Kind
+from opaque_kinds import COMPUTED, DOORS, DROPPED, KINDS, WORKS, WRONG, Kind
 
 from intarsia._refusals import refusal_of
 
@@ -53,6 +53,9 @@ SILENT = {
     DROPPED: "An operator whose result nobody uses is dropped as dead code while the program "
     "is decomposed. Save it without `run_decompositions()`, or register the operator as "
     "effectful (`register_effect(EffectType.ORDERED)`).",
+    COMPUTED: "What the fake implementation returns is an expression of the sizes of the inputs, "
+    "and stands where the result was used; the operator is not called. Return a tensor beside "
+    "the number, or a number of new_dynamic_size().",
     WRONG: "The program that PyTorch writes is not the one that it traced. Save it without "
     "`run_decompositions()`.",
 }

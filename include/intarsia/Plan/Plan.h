@@ -229,15 +229,22 @@ struct Function {
   ExprId arenaSize = -1; // bytes; -1: no arena
 };
 
+/// Something that a kernel finds out of the values that it reads.
+struct Check {
+  std::string text; // "aten::embedding: index out of range in self"
+  /// An index into a tensor; any other is a value that eager's operator
+  /// refuses.
+  bool isIndex = false;
+};
+
 struct Kernel {
   std::string symbol; // the C name in the shared object
   /// The operators that were fused into it, for profiles: "aten::add.Tensor,
   /// ...".
   std::string summary;
   std::string target; // "cpu" or "cuda"
-  /// What the kernel's run-time checks say, in the order of their numbers:
-  /// "aten::embedding: index out of range in self".
-  std::vector<std::string> messages;
+  /// The kernel's run-time checks, in the order of their numbers.
+  std::vector<Check> checks;
 };
 
 /// An operator that the plan calls, with its schema at compile time.

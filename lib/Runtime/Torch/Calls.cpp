@@ -62,14 +62,14 @@ constexpr c10::DispatchKeySet interceptingKeys(
 enum class Target : uint8_t { Natural, Int, Float, Bool, Tensor };
 
 struct ArgPlan {
-  enum class Form : uint8_t { Constant, Slot, Expr, View, List, Tuple };
+  enum class Form : uint8_t { Constant, Slot, Expr, View, List, Tuple, Dict };
   Form form = Form::Constant;
   Target target = Target::Natural;
   plan::Slot slot = -1;
   plan::ExprId expr = -1;
   c10::IValue constant;
   std::vector<ArgPlan> list;
-  c10::TypePtr elementType; // List
+  c10::TypePtr elementType; // List; of a Dict its own type
   const plan::Arg *view = nullptr;
 };
 
@@ -285,6 +285,9 @@ private:
                   const c10::Argument &argument, const CallSite &site);
   ArgPlan compileTuple(const plan::Arg &arg, const c10::TupleType &type,
                        const c10::Argument &argument, const CallSite &site);
+  ArgPlan compileDict(const plan::Arg &arg,
+                      const std::shared_ptr<c10::DictType> &type,
+                      const c10::Argument &argument, const CallSite &site);
   c10::IValue boxConstant(const plan::Arg &arg, const c10::TypePtr &type,
                           const c10::Argument &argument, const CallSite &site);
   ResultPlan compile(const plan::Result &result);
@@ -551,6 +554,8 @@ ArgPlan PreparedCall::compile(const plan::Arg &arg, const c10::TypePtr &type,
   case Kind::List: {
     if (auto tuple = type->cast<c10::TupleType>())
       return compileTuple(arg, *tuple, argument, site);
+    if (auto dict = type->cast<c10::DictType>())
+      return compileDict(arg, dict, argument, site);
     c10::TypePtr elementType;
     if (auto list = type->cast<c10::ListType>())
       elementType = list->getElementType();
@@ -601,6 +606,23 @@ ArgPlan PreparedCall::compileTuple(const plan::Arg &arg,
   out.form = ArgPlan::Form::Tuple;
   for (size_t i = 0; i < types.size(); ++i)
     out.list.push_back(compile(arg.list[i], types[i], argument, site));
+  return out;
+}
+
+/// A dictionary is the list of its keys and values in turn.
+ArgPlan PreparedCall::compileDict(const plan::Arg &arg,
+                                  const std::shared_ptr<c10::DictType> &type,
+                                  const c10::Argument &argument,
+                                  const CallSite &site) {
+  if (arg.list.size() % 2)
+    misfit(argument, "a key without a value");
+  ArgPlan out;
+  out.form = ArgPlan::Form::Dict;
+  out.elementType = type;
+  for (size_t i = 0; i < arg.list.size(); ++i)
+    out.list.push_back(
+        compile(arg.list[i], i % 2 ? type->getValueType() : type->getKeyType(),
+                argument, site));
   return out;
 }
 
@@ -870,6 +892,14 @@ c10::IValue PreparedCall::boxArgument(const ArgPlan &arg,
       values.push_back(boxArgument(member, frame));
     return c10::IValue(std::move(values));
   }
+  case ArgPlan::Form::Dict: {
+    const auto &type = arg.elementType->expectRef<c10::DictType>();
+    c10::impl::GenericDict values(type.getKeyType(), type.getValueType());
+    for (size_t i = 0; i + 1 < arg.list.size(); i += 2)
+      values.insert(boxArgument(arg.list[i], frame),
+                    boxArgument(arg.list[i + 1], frame));
+    return c10::IValue(std::move(values));
+  }
   }
   return c10::IValue();
 }
@@ -1081,9 +1111,13 @@ void PreparedCall::checkNumber(plan::ExprId expected, const c10::IValue &value,
   case ExprTable::Type::Int:
     if (value.isInt() && value.toInt() != bits)
       differs(value.toInt(), bits);
+    if (value.isDouble() && value.toDouble() != double(bits)) // a Scalar
+      differs(value.toDouble(), bits);
     return;
   case ExprTable::Type::Float: {
     double promised = std::bit_cast<double>(bits);
+    if (value.isInt() && double(value.toInt()) != promised) // a Scalar
+      differs(value.toInt(), promised);
     if (value.isDouble() && value.toDouble() != promised &&
         !(std::isnan(value.toDouble()) && std::isnan(promised)))
       differs(value.toDouble(), promised);
@@ -1168,7 +1202,12 @@ void PreparedCall::checkAlias(
     throw Error(ErrorKind::Contract,
                 name + ": " + place.text() + " shares memory with " + other +
                     ", which its schema does not declare" + at() +
-                    ". Return a copy from the kernel (for example x.clone()).");
+                    ". Return a copy from the kernel (for example x.clone())" +
+                    (fakeLocation.empty()
+                         ? std::string()
+                         : ", and a new tensor from the fake implementation (" +
+                               fakeLocation + ")") +
+                    ".");
   };
   for (size_t i = 0; i < inputs.size(); ++i)
     if (sharesStorage(frame.slots[inputs[i]], storage))

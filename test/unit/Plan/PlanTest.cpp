@@ -122,8 +122,10 @@ Plan everything() {
   f.arenaSize = 1;
   plan.functions = {f, Function{}};
   plan.functions[1].name = "body";
-  plan.kernels = {
-      {"k0", "aten::add.Tensor, aten::mul.Tensor", "cpu", {"a", "b"}}};
+  plan.kernels = {{"k0",
+                   "aten::add.Tensor, aten::mul.Tensor",
+                   "cpu",
+                   {Check{"a", true}, Check{"b"}}}};
   plan.operators = {{"mylib::op.overload",
                      "mylib::op.overload(Tensor x) -> Tensor", "ops.py:10"}};
   Weight weight;

@@ -1,0 +1,225 @@
+# ===- test_pieces.py - Training through operators without a formula --------===#
+#
+# Part of the Intarsia project, under the Apache License v2.0 with LLVM
+# Exceptions. See LICENSE for license information.
+#
+# ===----------------------------------------------------------------------===#
+"""Eager differentiates what the kernel of an operator calls: so do compiled graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from conftest import assert_same
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+import intarsia
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*an autograd kernel was not registered")
+
+library = torch.library.Library("pieces", "FRAGMENT")
+CALLS: list[str] = []
+
+
+def register(schema: str, kernel: Callable, fake: Callable | None = None, *keys: str) -> Any:
+    name = schema.partition("(")[0]
+
+    def run(*args):
+        CALLS.append(name)
+        return kernel(*args)
+
+    library.define(schema)
+    for key in keys or ("CPU",):
+        library.impl(name, run, key)
+    if fake is not None:
+        torch.library.register_fake(f"pieces::{name}", fake, lib=library)
+    return getattr(torch.ops.pieces, name)
+
+
+def like(*tensors):
+    made = tuple(torch.empty_like(t) for t in tensors)
+    return made if len(made) > 1 else made[0]
+
+
+class Tenfold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 10
+
+
+inner = register("inner(Tensor x) -> Tensor", lambda x: x.sin() * x, like)
+anywhere = register(
+    "anywhere(Tensor x) -> Tensor", lambda x: x.exp(), like, "CompositeExplicitAutograd"
+)
+both = register("both(Tensor x) -> Tensor", lambda x: x.exp(), None, "CPU")
+library.impl("both", lambda x: x.exp(), "CompositeImplicitAutograd")
+tenfold = register("tenfold(Tensor x) -> Tensor", Tenfold.apply, like)
+two = register(
+    "two(Tensor x, Tensor y) -> (Tensor, Tensor)", lambda x, y: (x.sin() * y, (x * y).cos()), like
+)
+many = register(
+    "many(Tensor[] x) -> Tensor[]",
+    lambda x: [t.exp() for t in x],
+    lambda x: [torch.empty_like(t) for t in x],
+)
+add_sin_ = register(
+    "add_sin_(Tensor(a!) x, Tensor y) -> ()",
+    lambda x, y: (x.add_(y.sin()), None)[1],
+    lambda x, y: None,
+)
+whole = register("whole(Tensor x) -> Tensor", lambda x: (x > 0).long(), lambda x: like(x).long())
+
+
+def chain(x):
+    return inner(inner(x * 2) + 1).exp() + x
+
+
+def kinds(x):
+    return anywhere(x * 2) + both(x + 1) * x + tenfold(x * 3)
+
+
+def several(x):
+    a, b = many([x * 2, x + 1])
+    return two(a, b * 2)[0] + two(b, a)[1] + whole(x)
+
+
+def members(x):
+    a, b = (x * 2).split([1, x.shape[0] - 1])
+    return torch.cat([inner(b) * a, a + 1])
+
+
+def writes(x):
+    y = x * 2
+    add_sin_(y, x * 3)
+    add_sin_(y[1:], x[1:])
+    return y * 2
+
+
+def random(x):
+    return inner(torch.nn.functional.dropout(x * 2, 0.5)) + torch.rand_like(x)
+
+
+def grad_modes(x):
+    with torch.no_grad():
+        a = inner(x * 2)
+    b = inner(x * a)
+    with torch.no_grad():
+        c = (b * 3).exp()
+    return b * c + a
+
+
+def autocast(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        m = torch.outer(x, x)
+        y = inner(m @ m) * 2
+        z = inner(y @ m) + 1
+    return z.sum(0) + inner(x)
+
+
+PROGRAMS = [chain, kinds, several, members, writes, random, grad_modes, autocast]
+
+
+def observe(function: Callable, size: int = 4) -> Any:
+    CALLS.clear()
+    torch.manual_seed(0)
+    x = torch.linspace(0.1, 1, size).requires_grad_()
+    y = function(x)
+    forward = list(CALLS)
+    y.sum().backward()
+    return y.detach(), x.grad, torch.rand(1), forward, CALLS[len(forward) :]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
+def test_gradients_are_those_of_the_kernel(program, dynamic, fuse):
+    compiled = torch.compile(
+        program, backend="intarsia", fullgraph=True, dynamic=dynamic, options={"fuse": fuse}
+    )
+    for size in (4, 4, 6) if dynamic else (4, 4):
+        assert_same(observe(compiled, size), observe(program, size))
+
+
+def test_what_surrounds_it_is_fused():
+    with intarsia.record_compilations() as compilations:
+        observe(torch.compile(chain, backend="intarsia", fullgraph=True))
+    assert [c.program.kernel_count for c in compilations if c.kind == "forward"] == [1, 1, 1]
+    for compilation in compilations:
+        assert "call pieces::" not in compilation.program.plan_text
+
+
+def test_without_gradients_the_graph_is_whole(compile_with):
+    with intarsia.record_compilations() as compilations:
+        f = compile_with(lambda x: inner(x * 2) + 1)
+        f(torch.ones(3))
+        with torch.no_grad():
+            f(torch.ones(3, requires_grad=True))
+    assert compilations
+    for compilation in compilations:
+        assert "call pieces::inner" in compilation.program.plan_text
+
+
+@torch.library.custom_op("pieces::no_formula", mutates_args=())
+def no_formula(x: Tensor) -> Tensor:
+    return x.sin()
+
+
+no_formula.register_fake(torch.empty_like)
+
+
+def test_an_operator_without_a_formula_runs_until_backward(compile_with):
+    """As in eager, where only ``backward()`` is an error."""
+
+    def f(x):
+        return no_formula(x * 2) + x
+
+    x = torch.ones(3, requires_grad=True)
+    compiled = compile_with(f)
+    for g in (f, compiled):
+        y = g(x)
+        assert y.requires_grad
+        assert_same(y.detach(), f(x).detach())
+        with pytest.raises(RuntimeError, match=r"pieces\.no_formula.*register_autograd"):
+            y.sum().backward()
+    # Where no gradient is wanted, nothing is cut.
+    with intarsia.record_compilations() as compilations:
+        observe(compile_with(lambda x: no_formula(x * 2).detach() + x))
+    assert any("call pieces::no_formula" in c.program.plan_text for c in compilations)
+
+
+def test_modes_are_left_when_a_kernel_raises(compile_with):
+    def fail(x):
+        raise KeyError("the kernel's own words")
+
+    if not hasattr(torch.ops.pieces, "fails"):
+        register("fails(Tensor x) -> Tensor", fail, like)
+
+    def f(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = torch.ops.pieces.fails(x @ x)
+        with torch.no_grad():
+            return y * 2
+
+    with pytest.raises(KeyError, match="own words"):
+        compile_with(f)(torch.ones(2, 2, requires_grad=True))
+    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+
+
+def test_checkpointed_regions_are_refused(compile_with):
+    """A wrong gradient would be the alternative."""
+
+    def f(x):
+        return checkpoint(lambda x: inner(x.sin()) * 2, x, use_reentrant=False) + 1
+
+    with pytest.raises(Exception) as caught:
+        compile_with(f)(torch.ones(3, requires_grad=True))
+    text = str(caught.value)
+    for word in ("pieces.inner", "register_autograd", "test_pieces.py", "inner(x.sin())"):
+        assert word in text
