@@ -249,13 +249,19 @@ TEST_F(ProgramTest, KernelOfAnotherPlan) {
 
 TEST_F(ProgramTest, KernelWhoseCheckFails) {
   auto index =
-      oneKernel({"failing_check", "", "cpu", {"first", "out of range"}});
+      oneKernel({"failing_check",
+                 "",
+                 "cpu",
+                 {plan::Check{"first"}, plan::Check{"the second", true}}});
   EXPECT_EQ(errorOf(ErrorKind::Index, [&] { run(*index, {iota({2})}); }),
-            "out of range (model.py:12 in forward: y = f(x))");
+            "the second (model.py:12 in forward: y = f(x))");
   auto value =
-      oneKernel({"failing_check", "", "cpu", {"first", "division by 0"}});
+      oneKernel({"failing_check",
+                 "",
+                 "cpu",
+                 {plan::Check{"first"}, plan::Check{"out of 0", false}}});
   EXPECT_EQ(errorOf(ErrorKind::Operator, [&] { run(*value, {iota({2})}); }),
-            "division by 0 (model.py:12 in forward: y = f(x))");
+            "out of 0 (model.py:12 in forward: y = f(x))");
 }
 
 //===----------------------------------------------------------------------===//
