@@ -43,7 +43,15 @@ def in_place(x, w):
     return y + w
 
 
-PROGRAMS = [reduced, gathered, coalesced, in_place]
+def several(x, w):
+    a = funcol.all_reduce(x * 2, "sum", dist.group.WORLD)
+    b = funcol.all_reduce(w * 3, "sum", dist.group.WORLD)
+    c = funcol.all_gather_tensor(x + w, 0, dist.group.WORLD)
+    z = (w @ w).exp()
+    return c.sum(0) + a, b + 1, z
+
+
+PROGRAMS = [reduced, gathered, coalesced, in_place, several]
 
 
 def inputs(rank: int):
@@ -90,10 +98,20 @@ def test_the_wait_is_late(alone):
     assert start < product < wait
 
 
+def test_several_are_in_flight(alone):
+    with intarsia.record_compilations() as compilations, torch.no_grad():
+        torch.compile(several, backend="intarsia", fullgraph=True)(*inputs(0))
+    order = [
+        name
+        for step in compilations[0].program.plan_text.splitlines()
+        for name in ("all_reduce", "all_gather", "aten::mm", "wait_tensor")
+        if f"::{name.rpartition(':')[2]}" in step and " = call " in step
+    ]
+    assert order == ["all_reduce"] * 2 + ["all_gather", "aten::mm"] + ["wait_tensor"] * 3
+
+
 def test_training(alone, fuse):
     def f(x, w):
-        y = funcol.all_reduce_autograd if hasattr(funcol, "all_reduce_autograd") else None
-        del y
         whole = funcol.all_gather_tensor_autograd(x * w, 0, dist.group.WORLD)
         return (whole.sin() * 2).sum()
 
