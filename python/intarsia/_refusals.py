@@ -64,7 +64,7 @@ REFUSALS = (
     Refusal(
         "AOTAutograd",
         r"Please convert all Tensors to FakeTensors first",
-        "AOTAutograd does not look for tensors in a dictionary: pass its values as Tensor[].",
+        "AOTAutograd does not look for tensors in a dictionary or tuple: pass them as Tensor[].",
     ),
     Refusal(
         "AOTAutograd",

@@ -163,7 +163,7 @@ def register(
 
 
 def _identifier(name: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in name)
+    return "".join(c if c.isalnum() else {"?": "q", "[": "l"}.get(c, "_") for c in name)
 
 
 def _no_grads(values: Sequence[Any], schema: str) -> list[Any]:
@@ -263,6 +263,7 @@ argument("Tensor[]?, None", "Tensor[]? a", None)
 argument("Tensor?[]", "Tensor?[] a", computed=lambda x: ([None, x * 2, None],))
 argument("Tensor?[], all None", "Tensor?[] a", [None, None])
 argument("Tensor?[], empty", "Tensor?[] a", [])
+argument("Tensor?[]?", "Tensor?[]? a", computed=lambda x: ([x, None],))
 argument("int", "int n", 2**62)
 argument("int?, given", "int? n", -3)
 argument("int?, None", "int? n", None)
@@ -271,6 +272,7 @@ argument("int[], empty", "int[] n", [])
 argument("int[2], one number for all", "int[2] n", 4)
 argument("int[]?", "int[]? n", [1])
 argument("int[][]", "int[][] n", [[1, 2], [], [3]])
+argument("int?[]", "int?[] n", [None, 3], export=SERIALISER)
 argument("SymInt, static", "SymInt n", 3)
 argument("SymInt, dynamic", "SymInt n", computed=lambda x: (x.shape[0] * 2 + 1,), dynamic=True)
 argument("SymInt?, dynamic", "SymInt? n", computed=lambda x: (x.shape[0],), dynamic=True)
@@ -318,9 +320,11 @@ argument(
 )
 argument("Layout", "Layout l", torch.sparse_csr)
 argument("Layout?", "Layout? l", torch.strided)
+argument("Layout[]", "Layout[] l", [torch.strided, torch.sparse_csr], export=SERIALISER)
 argument("MemoryFormat", "MemoryFormat m", torch.channels_last)
 argument("MemoryFormat?, None", "MemoryFormat? m", None)
 argument("MemoryFormat?, given", "MemoryFormat? m", torch.channels_last_3d)
+argument("MemoryFormat[]", "MemoryFormat[] m", [torch.channels_last], export=SERIALISER)
 argument("Scalar, int", "Scalar a", 2**40)
 argument("Scalar, float", "Scalar a", 0.1)
 argument("Scalar, bool", "Scalar a", True)
@@ -334,6 +338,7 @@ argument("Scalar[]", "Scalar[] a", [2.5, 1.0])
 argument("Scalar[], mixed", "Scalar[] a", [2.5, 1, True], export=SERIALISER)
 argument("Scalar[], complex", "Scalar[] a", [2.5, 1j], export=SERIALISER)
 argument("complex", "complex a", 1 + 2j)
+argument("complex[]", "complex[] a", [1j, 2 + 0j], export=SERIALISER)
 argument("Generator?, None", "Generator? g", None)
 argument(
     "Generator?, given",
@@ -360,6 +365,7 @@ argument(
 )
 # Neither alphabetical nor the order of a hash table.
 argument("Dict(str, int)", "Dict(str, int) d", {"m": 1, "a": 2, "z": 3, "b": 4})
+argument("Dict(str, int[])", "Dict(str, int[]) d", {"b": [1, 2], "a": []})
 argument("Dict(str, int), empty", "Dict(str, int) d", {})
 argument(
     "Dict(str, SymInt)", "Dict(str, int) d", computed=lambda x: ({"n": x.shape[0]},), dynamic=True
@@ -367,6 +373,14 @@ argument(
 argument("Dict(str, Tensor)?, None", "Dict(str, Tensor)? d", None)
 argument("Dict(int, float)", "Dict(int, float) d", {3: 0.5, 1: 2.5}, export=SERIALISER)
 argument("tuple", "(int, float) p", (1, 2.5), export=SERIALISER)
+argument(
+    "tuple with a tensor",
+    "(Tensor, int) p",
+    computed=lambda x: ((x * 2, 3),),
+    compile=AOT_DICT,
+    training=AOT_DICT,
+    export=SERIALISER,
+)
 argument("Any", "Any a", 3)
 argument("Tensor[][]", "Tensor[][] a", computed=lambda x: ([[x], [x * 2, x]],))
 argument("default", "int n=3, float a=1e-05, str s='x', int[2] p=1, bool b=True, Tensor? t=None")

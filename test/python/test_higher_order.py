@@ -10,6 +10,7 @@ from functorch.experimental.control_flow import map as functorch_map
 from torch._higher_order_ops import while_loop
 from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.switch import switch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import dropout
@@ -137,6 +138,14 @@ def in_while_loop(i, x):
     return while_loop(lambda i, x: i > 0, body, (i, x))
 
 
+def in_switch(index, x):
+    branches = (
+        lambda x: tanh(x * 2 + 1, 1.0).exp(),
+        lambda x: x.sin() * 3 - tanh(x, 2.0),
+    )
+    return switch(index, branches, (x,)) + 1
+
+
 def in_scan(c, xs):
     return scan(lambda c, x: (tanh(c + x, 2.0) * 0.5, (c * x).exp() + 1), c, xs)
 
@@ -234,9 +243,11 @@ def qkv():
 AROUND = {
     "cond": (in_cond, lambda: [X(3, 4)]),
     "while_loop": (in_while_loop, lambda: [torch.tensor(3), torch.randn(3, 4)]),
+    "while_loop, training": (in_while_loop, lambda: [torch.tensor(3), X(3, 4)]),
+    "switch": (in_switch, lambda: [torch.tensor(1), X(5, 4)]),
     "scan": (in_scan, lambda: [X(4), X(5, 4)]),
     "map": (in_map, lambda: [X(5, 4), X(4)]),
-    "associative_scan": (beside_associative_scan, lambda: [torch.randn(8, 4)]),
+    "associative_scan": (beside_associative_scan, lambda: [X(8, 4)]),
     "checkpoint": (in_checkpoint, lambda: [X(4, 4), X(4, 4)]),
     "reentrant_checkpoint": (in_reentrant_checkpoint, lambda: [X(4, 4), X(4, 4)]),
     "selective_checkpoint": (in_selective_checkpoint, lambda: [X(4, 4), X(4, 4)]),
@@ -258,7 +269,9 @@ def test_around(check, name):
     check(function, arguments, training=training)
 
 
-@pytest.mark.parametrize("name", ["cond", "scan", "nested_compile_region"])
+@pytest.mark.parametrize(
+    "name", ["cond", "switch", "while_loop, training", "scan", "map", "nested_compile_region"]
+)
 def test_around_with_dynamic_sizes(check, name):
     function, inputs = AROUND[name]
     check(function, inputs(), training=True, dynamic=True)
@@ -342,8 +355,6 @@ def test_a_region_writes_the_cache_itself(compile_with):
 
 
 def test_subgraphs_that_python_calls_are_compiled(fuse, caplog):
-    from torch._higher_order_ops.switch import switch
-
     def f(x, index):
         branches = (
             lambda x: (tanh(x * 2 + 1, 1.0).exp(),),
@@ -396,6 +407,17 @@ def test_two_tensor_parameters(compile_with):
 
 
 # --- In files ---------------------------------------------------------------------
+
+
+def test_operators_that_export_cannot_save(tmp_path):
+    class Model(torch.nn.Module):
+        def forward(self, index, x):
+            return in_switch(index, x)
+
+    program = torch.export.export(Model(), (torch.tensor(1), torch.ones(3)))
+    with pytest.raises(Exception, match="switch") as caught:
+        intarsia.aot_compile(program, tmp_path / "m.pt2")
+    assert "higher-order operator; torch.compile runs it" in caught.value.__notes__[-1]
 
 
 def test_operator_that_is_no_data(tmp_path, fuse):
