@@ -121,6 +121,14 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
   for (int64_t dim : llvm::seq<int64_t>(0, rank))
     if (!space.sizes[dim].isInteger(1))
       columns = !pure && llvm::is_contained(space.rowDims(), dim);
+  // What is carried from one element to the next leaves lanes to the rows, even
+  // to rows that lie apart if it is dear.
+  bool isCarried = false;
+  for (Operation &op : kernelOp.getBody().front())
+    if (runs(&op)) {
+      isCarried = true;
+      op.walk([&](Operation *inner) { columns |= rows > 0 && isDear(inner); });
+    }
 
   Schedule plan;
   plan.trial = true;
@@ -132,9 +140,6 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
   plan.rowLoops = pure      ? std::max<int64_t>(rank - 1, 0)
                   : columns ? rows - 1
                             : rows;
-  // What is carried from one element to the next leaves lanes to the rows.
-  bool isCarried = llvm::any_of(kernelOp.getBody().front(),
-                                [](Operation &op) { return runs(&op); });
   plan.vectorRoots = rank > 0 && (pure || (hasFullRoot && !isCarried));
   plan.lanes = plan.tailLanes = 4;
 

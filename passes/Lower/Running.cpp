@@ -22,6 +22,15 @@ using namespace mlir;
 namespace intarsia::lower {
 namespace {
 
+/// Whether a dimension from `first` on, other than `dim`, may have more than
+/// one element: the rows that a kernel computes side by side.
+bool hasRows(const Tensor &in, int64_t dim, int64_t first) {
+  for (int64_t other = first; other < in.rank(); ++other)
+    if (other != dim && !in.sizes[other].isInteger(1))
+      return true;
+  return false;
+}
+
 std::optional<int64_t> dimension(graph::CallOp call,
                                  const std::optional<Tensor> &in) {
   if (!in || in->rank() == 0 || resultType(call).getDevice() != "cpu")
@@ -71,7 +80,10 @@ Lowered lowerRunningProduct(graph::CallOp call, KernelBuilder &kernel) {
 }
 
 Lowered lowerRunningLogSumExp(graph::CallOp call, KernelBuilder &kernel) {
-  if (!isFloatingPoint(resultDType(call)))
+  std::optional<Tensor> in = tensorArgument(call, kernel, "self");
+  std::optional<int64_t> dim = dimension(call, in);
+  // PyTorch's library is faster than one lane of ours.
+  if (!dim || !hasRows(*in, *dim, 0) || !isFloatingPoint(resultDType(call)))
     return failure();
   return accumulated(call, kernel, -std::numeric_limits<double>::infinity(),
                      [](const Scalar &x, const Scalar &sum) {
@@ -90,7 +102,8 @@ template <bool isMax>
 Lowered lowerRunningExtremum(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> in = tensorArgument(call, kernel, "self");
   std::optional<int64_t> dim = dimension(call, in);
-  if (!dim)
+  // Without rows side by side, a branch is faster than what NaN asks for.
+  if (!dim || (isFloatingPoint(in->dtype) && !hasRows(*in, *dim, *dim)))
     return failure();
   DType dtype = computeType(in->dtype);
   Tensor x = kernel.cast(*in, dtype);

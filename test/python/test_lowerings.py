@@ -999,16 +999,20 @@ for stored in STORED:
 
 # Running values: to the last bit, since every addition has its place.
 for dim in (0, 1):
-    for op in (aten.cumsum, aten.cumprod, aten.cummax, aten.cummin):
+    for op in (aten.cumsum, aten.cumprod):
         add("running", n(op, dim), x, dtypes=ALL)
     add("running", n(aten.logcumsumexp, dim), tame, dtypes=(f32, f64, bf16), relative=SUM)
     add("running", n(aten.logcumsumexp, dim), x, dtypes=(f32, bf16), relative=SUM)
+for op in (aten.cummax, aten.cummin):
+    add("running", n(op, 0), x, dtypes=ALL)
+    add("running", n(op, 1), x, dtypes=(*INTEGERS, torch.bool))
 add("running", n(aten.cumsum, 1, dtype=f64), x, dtypes=(f32, bf16, torch.int32))
 add("running", n(aten.cumprod, -1, dtype=torch.int32), tame, dtypes=(torch.int64, torch.uint8))
 for shape in ((3, 5, 7), (2, 300), (150, 70), (1, 9)):
     for dim in range(len(shape)):
         add("running", n(aten.cumsum, dim), shaped(*shape))
-        add("running", n(aten.cummax, dim), shaped(*shape), dtypes=(f32,))
+        if math.prod(shape[dim + 1 :]) > 1:
+            add("running", n(aten.cummax, dim), shaped(*shape), dtypes=(f32,))
 
 
 def distribution(v: torch.Tensor, dim: int) -> Any:
@@ -1026,7 +1030,7 @@ AROUND_RUNNING: dict[str, Callable[..., Any]] = {
     "reduced": lambda v: (v.cumsum(0).amax(0), v.cumsum(1).sum(1), v.cumsum(0).softmax(0)),
     "twice": lambda v: v.cumsum(0).cumsum(1).cumsum(0),
     "side by side": lambda v: v.cumsum(0) * v.cummax(0).values + v.cumprod(0),
-    "two results": lambda v: [part + 1 for part in (v * 2).cummin(1)],
+    "two results": lambda v: [part + 1 for part in (v * 2).cummin(0)],
     "reshaped": lambda v: v.cumsum(0).reshape(-1) * 2 + v.reshape(1, -1).squeeze(0).neg(),
     "padded": lambda v: torch.nn.functional.pad(v.cumsum(1), (1, 0)) + 1,
     "gathered": lambda v: v.cumsum(0).gather(0, v.cummax(0).indices) + 1,
