@@ -271,6 +271,10 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
     throw OfflineError{OfflineStatus::Usage, "--cpu has an empty name"};
   if (options.emit && options.cpus.size() > 1)
     throw OfflineError{OfflineStatus::Usage, "--emit takes one --cpu"};
+  if (options.archs.size() > 1 &&
+      (options.emit != Stage::PTX || !options.output.empty()))
+    throw OfflineError{OfflineStatus::Usage,
+                       "several --arch go with --emit=ptx without -o"};
   if (options.bundleLibraries && options.operatorLibraries.empty())
     throw OfflineError{OfflineStatus::Usage,
                        "--bundle-op-libraries needs an --op-library"};
@@ -299,11 +303,13 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
   std::string emitted;
   if (options.emit) {
     compileOptions.observedStage = options.emit;
-    compileOptions.observer = [&](const std::string &text) { emitted = text; };
+    compileOptions.observer = [&](const std::string &text) { emitted += text; };
   }
-  std::vector<std::string> cpus = options.cpus;
-  if (cpus.empty())
-    cpus = {compileOptions.cpu};
+  // What to compile for, one after the other.
+  std::string &variant = forCUDA ? compileOptions.arch : compileOptions.cpu;
+  std::vector<std::string> variants = forCUDA ? options.archs : options.cpus;
+  if (variants.empty())
+    variants = {variant};
   Artifact artifact;
   artifact.metadata.intarsiaVersion = version();
   artifact.metadata.torchVersion = program.torchVersion;
@@ -311,8 +317,8 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
   setTorchRange(artifact.metadata);
   importer::SchemaProvider schemas =
       withPythonModules(torchSchemas(), options.pythonModules, program);
-  for (const std::string &cpu : cpus) {
-    compileOptions.cpu = cpu;
+  for (const std::string &name : variants) {
+    variant = name;
     CompiledProgram compiled;
     try {
       compiled = compile(program, compileOptions, schemas);
@@ -326,7 +332,7 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
         compiled.sharedObject.empty())
       throw OfflineError{OfflineStatus::CompileError,
                          "the kernels could not be linked to a shared object"};
-    addTarget(artifact, cpu, std::move(compiled));
+    addTarget(artifact, name, std::move(compiled));
   }
   bool emitsFile = options.emit == Stage::PTX && !options.output.empty();
   if (emitsFile) {
@@ -346,7 +352,7 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
        llvm::zip_equal(artifact.metadata.targets, artifact.targets)) {
     if (!options.printTiming)
       break;
-    if (cpus.size() > 1)
+    if (variants.size() > 1)
       out << target.cpu << "\n";
     double total = 0;
     auto line = [&](const std::string &stage, double seconds) {
@@ -366,7 +372,7 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
     out << options.output << ": " << compiled.callCount << " calls, "
         << compiled.kernelCount << " kernel launches, "
         << compiled.plan.kernels.size() << " kernels";
-    if (cpus.size() > 1)
+    if (variants.size() > 1)
       for (auto [index, target] : llvm::enumerate(artifact.metadata.targets))
         out << (index ? ", " : ", for ") << target.cpu;
     out << "\n";

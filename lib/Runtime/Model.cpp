@@ -163,7 +163,10 @@ static auto reporting(const std::string &path, Function function) {
     return function();
   } catch (const ArchiveError &error) {
     throw Error(ErrorKind::Load, error.what());
-  } catch (const Error &) {
+  } catch (const Error &error) {
+    // A plan that does not verify is a damaged file's.
+    if (error.kind == ErrorKind::Internal)
+      throw Error(ErrorKind::Load, "'" + path + "': " + error.what());
     throw;
   } catch (const std::runtime_error &error) {
     throw Error(ErrorKind::Load, "'" + path + "': " + error.what());

@@ -270,13 +270,10 @@ void WeightValues::read(WeightReader &reader, const plan::Plan &plan,
     const plan::Weight &weight = plan.weights[i];
     if (auto given = replaced.find(weight.name); given != replaced.end())
       values.push_back(reader.checked(weight, given->second));
-    else if (!weight.record.empty())
-      values.push_back(reader.read(weight));
-    else if (other)
+    else if (weight.record.empty() && other)
       values.push_back(other(i));
     else
-      throw Error(ErrorKind::Load,
-                  "weight '" + weight.name + "' has no record in the archive");
+      values.push_back(reader.read(weight));
   }
 }
 
@@ -295,6 +292,13 @@ std::string intarsia::runtime::frozenRecord(size_t index) {
 
 std::vector<Tensor> intarsia::runtime::computeFrozen(const Archive &archive,
                                                      const plan::Plan &plan) {
+  // A sum of parts depends on how many there are: the result must not depend on
+  // the machine's cores.
+  struct OneThread {
+    int32_t before = torchApi().threadCount();
+    OneThread() { torchApi().setThreadCount(1); }
+    ~OneThread() { torchApi().setThreadCount(before); }
+  } oneThread;
   MappedRecords records;
   WeightValues weights(archive, archive, plan, nullptr, records, {}, {});
   return outputsOf(plan, weights);

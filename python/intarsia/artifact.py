@@ -193,6 +193,10 @@ def load(path: _Path, *, op_libraries: Sequence[_Path] = ()) -> LoadedProgram:
         return LoadedProgram(program)
     except NotImplementedError as error:  # a structure that nobody has registered here
         raise LoadError(f"'{os.fspath(path)}': {error}") from error
+    except Exception as error:
+        raise LoadError(
+            f"'{os.fspath(path)}': the structure of its inputs or outputs is damaged: {error}"
+        ) from error
 
 
 class LoadedProgram:

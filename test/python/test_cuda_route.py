@@ -53,9 +53,22 @@ def test_ptx(exported, tmp_path, arch):
         subprocess.run(["ptxas", f"-arch={arch}", ptx, "-o", tmp_path / "k.cubin"], check=True)
 
 
+def test_several_gpus(exported):
+    done = intarsia_compile(exported, "--target", "cuda", "--arch", "sm_80,sm_90", "--emit=ptx")
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith(".target")] == [
+        ".target sm_80",
+        ".target sm_90",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (
+            ("--target", "cuda", "--arch", "sm_80,sm_90", "--emit=ptx", "-o", "x"),
+            "several --arch go with --emit=ptx without -o",
+        ),
         (("--target", "cuda", "-o", "x.pt2"), "cannot launch CUDA kernels yet"),
         (("--target", "cuda", "--emit=fused", "-o", "x"), "cannot launch CUDA kernels yet"),
         (("--target", "cuda", "--emit=asm"), "--target cuda has no stage 'asm'"),

@@ -215,6 +215,23 @@ def test_versions_of_pytorch(linear, tmp_path):
         intarsia.load(path)
 
 
+@pytest.mark.parametrize("text", ["[99, {}]", "[1, {}]", "no JSON"])
+def test_damaged_structures(linear, tmp_path, text):
+    path = edited(linear, tmp_path / "d.pt2", lambda plan: {**plan, "inSpec": text}, "plan.json")
+    with pytest.raises(LoadError, match=r"d\.pt2': the structure of its inputs or outputs is"):
+        intarsia.load(path)
+
+
+def test_plans_that_do_not_verify(linear, tmp_path):
+    def reads_nothing(plan):
+        plan["functions"][0]["steps"][0]["args"][0]["slot"] = 99
+        return plan
+
+    path = edited(linear, tmp_path / "v.pt2", reads_nothing, "plan.json")
+    with pytest.raises(LoadError, match=r"v\.pt2'.*malformed plan"):
+        intarsia.load(path)
+
+
 def test_processors_are_listed(linear, tmp_path):
     def alien(metadata):
         (target,) = metadata["targets"]

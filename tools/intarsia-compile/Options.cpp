@@ -64,10 +64,10 @@ static cl::opt<std::string>
            cl::desc("What kernels are made for; cuda goes with --emit, because "
                     "the runtime cannot launch CUDA kernels yet"),
            cl::cat(category));
-static cl::opt<std::string>
-    arch("arch", cl::init("sm_80"), cl::value_desc("name"),
-         cl::desc("The GPU for --target cuda: sm_80 (default), sm_90, ..."),
-         cl::cat(category));
+static cl::list<std::string>
+    archs("arch", cl::value_desc("name"), cl::CommaSeparated,
+          cl::desc("The GPU for --target cuda: sm_80 (default), sm_90, ..."),
+          cl::cat(category));
 static cl::opt<bool>
     freeze("freeze",
            cl::desc("Compute once, now, what depends on weights alone, and put "
@@ -146,7 +146,7 @@ std::optional<OfflineOptions> tool::parseOptions(int argc, char **argv) {
   options.pythonModules = {modules.begin(), modules.end()};
   options.codeOnly = codeOnly;
   options.compile.target = target;
-  options.compile.arch = arch;
+  options.archs = {archs.begin(), archs.end()};
   options.compile.strict = strict;
   options.compile.dumpDir = dumpDir;
   if (emit.getNumOccurrences())

@@ -39,6 +39,8 @@ struct OfflineOptions {
   /// Processors to compile for, by LLVM's names; the runtime takes the best
   /// that the machine is. Empty: compile.cpu alone.
   std::vector<std::string> cpus;
+  /// GPUs for --target cuda. Empty: compile.arch alone.
+  std::vector<std::string> archs;
   CompileOptions compile;
   /// Print this stage to `out`. PTX is written to `output`, if that is given,
   /// instead of an artifact.
