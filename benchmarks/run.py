@@ -19,7 +19,8 @@ comes first.
     ./dev bench encoder compile --json out.json
     ./dev bench call                 one opaque call, see calls.py
     ./dev bench offline              compiled files beside AOTInductor's
-    ./dev bench suite                whole programs, and their floors
+    ./dev bench suite --with-peers   whole programs, their floors, other compilers
+    ./dev bench micro                kernels at several sizes and layouts
     ./dev bench share                what part of public models ends up in kernels
 """
 
@@ -41,7 +42,7 @@ from offline import bench_offline
 from rich.console import Console
 from rich.table import Table
 from share import bench_share
-from suite import bench_suite
+from suite import bench_micro, bench_suite
 from torch import nn
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -308,6 +309,7 @@ BENCHES = {
     "offline": bench_offline,
     "share": bench_share,
     "suite": lambda arguments: bench_suite(arguments, interleaved),
+    "micro": lambda arguments: bench_micro(arguments, interleaved),
 }
 
 
@@ -321,8 +323,11 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1, help="threads (default: 1)")
     parser.add_argument("--rounds", type=int, default=21, help="counted rounds (default: 21)")
     parser.add_argument("--no-inductor", action="store_true", help="leave Inductor out")
-    parser.add_argument("--max-autotune", action="store_true", help="suite: Inductor's mode too")
-    parser.add_argument("--only", metavar="TEXT", help="suite: programs whose name has this")
+    parser.add_argument(
+        "--max-autotune", action="store_true", help="suite, micro: Inductor's mode too"
+    )
+    parser.add_argument("--with-peers", action="store_true", help="suite, micro: other compilers")
+    parser.add_argument("--only", metavar="TEXT", help="suite, micro: programs whose name has this")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
     unknown = set(arguments.what) - set(BENCHES)

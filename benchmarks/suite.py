@@ -15,18 +15,21 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 import torch
+from micro import MICRO
+from peers import PEERS
 from programs import PROGRAMS, Program, load_operators
 from rich.console import Console
 from rich.table import Table
 from torch._functorch import config as functorch_config
 
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 160)
 Step = Callable[[], list[torch.Tensor]]
 
 
@@ -112,75 +115,116 @@ def differs(got: list[torch.Tensor], want: list[torch.Tensor]) -> str:
     return ""
 
 
+def candidates(program: Program, arguments: argparse.Namespace) -> dict[str, Callable[[], Step]]:
+    """How to make the step of each candidate that is asked for."""
+    own = program.clone()
+    makers: dict[str, Callable[[], Step]] = {
+        "eager": lambda: stepper(own, own.module),
+        "intarsia": lambda: compiled(program, backend="intarsia"),
+    }
+    if not arguments.no_inductor:
+        makers["inductor"] = lambda: compiled(program)
+    if arguments.max_autotune:
+        makers["max-autotune"] = lambda: compiled(program, mode="max-autotune-no-cudagraphs")
+    if arguments.with_peers:
+        for name, make in PEERS.items():
+            makers[name] = lambda make=make, own=program.clone(): stepper(own, make(own))
+    return makers
+
+
+def measure(
+    name: str,
+    make: Callable[[], Program],
+    arguments: argparse.Namespace,
+    interleaved: Callable[..., dict],
+) -> dict:
+    """The row of one program."""
+    torch.manual_seed(0)
+    program = make()
+    steps: dict[str, Step] = {}
+    without: dict[str, str] = {}
+    expected: list[torch.Tensor] = []
+    for candidate, make_step in candidates(program, arguments).items():
+        try:
+            torch._dynamo.reset()
+            step = make_step()
+            step()
+            got = step()
+        except Exception as error:
+            if candidate in ("eager", "intarsia", "inductor"):
+                raise
+            without[candidate] = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+            continue
+        if candidate == "eager":
+            expected = got
+        elif problem := differs(got, expected):
+            if candidate == "intarsia":
+                raise SystemExit(f"{name}: {problem}")
+            without[candidate] = f"wrong: {problem}"
+            continue
+        steps[candidate] = step
+    count = len(program.inputs)
+    seconds = interleaved(steps, (), arguments.rounds, grad=program.training)
+    return {
+        "group": "suite",
+        "case": name,
+        "seconds": {candidate: spent / count for candidate, spent in seconds.items()},
+        "floor": floor(program, arguments.rounds) / count,
+        "without": without,
+    }
+
+
 def bench_suite(arguments: argparse.Namespace, interleaved: Callable[..., dict]) -> list[dict]:
     load_operators()
+    return bench(PROGRAMS, arguments, interleaved)
+
+
+def bench_micro(arguments: argparse.Namespace, interleaved: Callable[..., dict]) -> list[dict]:
+    return bench(MICRO, arguments, interleaved)
+
+
+def bench(
+    programs: dict[str, Callable[[], Program]],
+    arguments: argparse.Namespace,
+    interleaved: Callable[..., dict],
+) -> list[dict]:
     warnings.simplefilter("ignore")
     rows = []
-    for name, make in PROGRAMS.items():
-        if arguments.only and arguments.only not in name:
-            continue
-        torch.manual_seed(0)
-        program = make()
-        eager = program.clone()
-        steps: dict[str, Step] = {"eager": stepper(eager, eager.module)}
-        steps["intarsia"] = compiled(program, backend="intarsia")
-        if not arguments.no_inductor:
-            steps["inductor"] = compiled(program)
-        if arguments.max_autotune:
-            steps["max-autotune"] = compiled(program, mode="max-autotune-no-cudagraphs")
-        # Buffers that steps write have then taken as many steps.
-        expected = steps["eager"]() and steps["eager"]()
-        for candidate, step in steps.items():
-            if candidate != "eager" and (problem := differs(step(), expected)):
-                raise SystemExit(f"{name}, {candidate}: {problem}")
-        count = len(program.inputs)
-        seconds = {
-            candidate: spent / count
-            for candidate, spent in interleaved(
-                steps, (), arguments.rounds, grad=program.training
-            ).items()
-        }
-        rows.append(
-            {
-                "group": "suite",
-                "case": name,
-                "seconds": seconds,
-                "floor": floor(program, arguments.rounds) / count,
-            }
-        )
-        console.print(describe(rows[-1]))
-    console.print(table(rows))
+    for name, make in programs.items():
+        if not arguments.only or arguments.only in name:
+            rows.append(measure(name, make, arguments, interleaved))
+            console.print(describe(rows[-1]), soft_wrap=True)
+    if rows:
+        console.print(table(rows))
     return rows
 
 
 def describe(row: dict) -> str:
-    seconds = ", ".join(f"{name} {value * 1e3:.3f}" for name, value in row["seconds"].items())
-    return f"{row['case']}: {seconds}, floor {row['floor'] * 1e3:.3f} ms"
+    times = [f"{name} {value * 1e3:.3f}" for name, value in row["seconds"].items()]
+    lines = [f"{row['case']}: {', '.join(times)}, floor {row['floor'] * 1e3:.3f} ms"]
+    return "\n".join(lines + [f"  no {name}: {why}" for name, why in row["without"].items()])
 
 
 def table(rows: list[dict]) -> Table:
-    """Times in ms, their ratios, and the times above the floor."""
-    names = list(rows[0]["seconds"])
-    result = Table(title="Programs, time per step")
-    result.add_column("program")
-    for name in [*names, "floor"]:
-        result.add_column(f"{name} (ms)", justify="right")
+    """Ratios of the times, and of the times above the floor."""
+    names = list(dict.fromkeys(name for row in rows for name in row["seconds"]))
     peers = [name for name in names if name != "intarsia"]
-    for name in peers:
-        result.add_column(f"{name} / intarsia", justify="right")
-    for name in peers:
-        result.add_column(f"{name} / intarsia, above floor", justify="right")
-    logs: dict[str, list[float]] = {name: [] for name in peers}
+    result = Table(title="Time per step, of Intarsia's")
+    for heading in ("program", "intarsia (ms)", "floor (ms)", *peers):
+        result.add_column(heading, justify="left" if heading == "program" else "right")
+    result.add_column("inductor above floor", justify="right")
+    ratios: dict[str, list[float]] = {name: [] for name in peers}
     for row in rows:
         seconds, least = row["seconds"], row["floor"]
-        cells = [row["case"], *(f"{seconds[name] * 1e3:.3f}" for name in names)]
-        cells.append(f"{least * 1e3:.3f}")
+        cells = [row["case"], f"{seconds['intarsia'] * 1e3:.3f}", f"{least * 1e3:.3f}"]
         for name in peers:
-            logs[name].append(seconds[name] / seconds["intarsia"])
-            cells.append(f"{logs[name][-1]:.2f}")
+            if name in seconds:
+                ratios[name].append(seconds[name] / seconds["intarsia"])
+            cells.append(f"{ratios[name][-1]:.2f}" if name in seconds else "-")
         above = seconds["intarsia"] - least
-        cells += [f"{(seconds[name] - least) / above:.2f}" if above > 0 else "-" for name in peers]
+        known = above > 0 and "inductor" in seconds
+        cells.append(f"{(seconds['inductor'] - least) / above:.2f}" if known else "-")
         result.add_row(*cells)
-    means = [f"{statistics.geometric_mean(logs[name]):.2f}" for name in peers]
-    result.add_row("geometric mean", *[""] * (len(names) + 1), *means, *[""] * len(peers))
+    means = [f"{statistics.geometric_mean(ratios[name]):.2f}" for name in peers]
+    result.add_row("geometric mean", "", "", *means, "")
     return result

@@ -222,6 +222,28 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
     if (entry.second.loops.size() > 1)
       entry.second.op->setAttr(cachedAttrName, builder.getUnitAttr());
 
+  // Lanes that run across memory along which rows run.
+  bool packs = false;
+  if (rowLoops > 0 && !columns && lanes > 1) {
+    std::set<std::string> along;
+    if (plan.vectorRoots)
+      along.insert("v");
+    for (const auto &[op, loops] : seen.reductions)
+      along.insert(loops.back().symbol);
+    int64_t rowDims = 0;
+    for (ArrayRef<int64_t> dims : ArrayRef(loops).take_front(rowLoops))
+      rowDims += dims.size();
+    std::string row = symbolOf(rowDims - 1);
+    packs = llvm::any_of(seen.offsets, [&](const SymExpr &offset) {
+      std::optional<SymExpr> across = strideAlong(offset, row);
+      return across && across->isInteger(1) &&
+             llvm::any_of(along, [&](const std::string &lane) {
+               std::optional<SymExpr> stride = strideAlong(offset, lane);
+               return stride && !stride->isInteger(0) && !stride->isInteger(1);
+             });
+    });
+  }
+
   SymExpr domain(1), inner(1);
   for (auto [loop, dims] : llvm::enumerate(loops)) {
     bool isParallel = static_cast<int64_t>(loop) < (flat ? 1 : rowLoops);
@@ -236,6 +258,9 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
                      {SymExpr(work), SymExpr::make(SymExpr::Kind::Max,
                                                    {SymExpr(1), inner})})});
 
+  if (packs)
+    grain = SymExpr::make(SymExpr::Kind::Max, {SymExpr(16), grain});
+
   NamedAttrList decisions(kernelOp.getDecisionsAttr());
   SmallVector<Attribute> loopAttrs;
   for (ArrayRef<int64_t> dims : loops)
@@ -248,6 +273,8 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
     decisions.set("columns", builder.getUnitAttr());
   if (plan.vectorRoots)
     decisions.set("vector_roots", builder.getUnitAttr());
+  if (packs)
+    decisions.set("packs", builder.getUnitAttr());
   // What may be too large for the caches.
   SmallVector<int64_t> streams;
   for (OpResult result : kernelOp->getResults()) {

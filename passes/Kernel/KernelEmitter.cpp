@@ -89,6 +89,7 @@ Schedule Schedule::fromDecisions(graph::KernelOp kernel) {
   schedule.flat = decisions.contains("flat");
   schedule.columns = decisions.contains("columns");
   schedule.vectorRoots = decisions.contains("vector_roots");
+  schedule.packs = decisions.contains("packs");
   schedule.lanes = integer("lanes");
   schedule.tailLanes = integer("tail_lanes");
   if (auto streams = decisions.getAs<DenseI64ArrayAttr>("streams"))
@@ -416,7 +417,240 @@ static SymExpr offsetIn(graph::TensorType type, ArrayRef<SymExpr> index) {
 Value KernelEmitter::load(unsigned buffer, Type element,
                           const SymExpr &offset) {
   observed.offsets.push_back(offset);
+  if (Value rows = packed(buffer, element, offset))
+    return loadAt(rows, element, SymExpr::symbol(laneSymbol));
   return loadAt(buffers[buffer], element, offset, buffer);
+}
+
+/// A loop whose body sees `symbol` as its variable.
+static SmallVector<Value>
+emitLoop(OpBuilder &b, Location loc, Value begin, Value end, Value step,
+         ArrayRef<Value> initial,
+         llvm::function_ref<SmallVector<Value>(Value, ValueRange)> makeBody) {
+  auto loop = scf::ForOp::create(b, loc, begin, end, step, initial);
+  OpBuilder::InsertionGuard guard(b);
+  Block *block = loop.getBody();
+  if (initial.empty())
+    b.setInsertionPoint(block->getTerminator());
+  else
+    b.setInsertionPointToEnd(block);
+  SmallVector<Value> results =
+      makeBody(loop.getInductionVar(), loop.getRegionIterArgs());
+  if (!initial.empty())
+    scf::YieldOp::create(b, loc, results);
+  return SmallVector<Value>(loop.getResults());
+}
+
+//===----------------------------------------------------------------------===//
+// Operands that lie across the rows
+//===----------------------------------------------------------------------===//
+
+/// Rows that are packed at once: a cache line's worth of four bytes each.
+static int64_t blockRows(Type element) {
+  return alignmentOf(element) > 4 ? 8 : 16;
+}
+static constexpr int64_t mostBlockRows = 16;
+
+void KernelEmitter::blockLoop(
+    Value begin, Value end,
+    llvm::function_ref<void(ArrayRef<SymExpr>)> emitRow) {
+  // "row" is the position in the innermost loop over rows, along which operands
+  // lie; "outer" that in the others.
+  ArrayRef<SymExpr> sizes =
+      ArrayRef(schedule.loops).take_front(schedule.rowLoops);
+  ArrayRef<SymExpr> outerSizes = sizes.drop_back();
+  ranges["row"] = sizes.back();
+  ranges["outer"] = productOf(outerSizes);
+  rowSymbols.insert("row");
+  rowSymbols.insert("outer");
+  auto blocks = [&](Value first, Value last) {
+    emitLoop(*b, loc, first, last, constant(mostBlockRows), {},
+             [&](Value start, ValueRange) {
+               ScopeGuard scope(*this);
+               Value stop = arith::AddIOp::create(*b, loc, start,
+                                                  constant(mostBlockRows));
+               stop = arith::MinSIOp::create(*b, loc, stop, last);
+               block.emplace();
+               block->begin = start;
+               block->end = stop;
+               block->scopes = scopes.size();
+               for (const auto &known : symbolValues)
+                 block->symbols.insert(known.getKey());
+               scalarLoop("row", start, stop, constant(1), {}, [&](ValueRange) {
+                 block->before = b->getInsertionBlock()->getParentOp();
+                 SmallVector<SymExpr> index =
+                     delinearize(SymExpr::symbol("outer"), outerSizes, ranges);
+                 index.push_back(SymExpr::symbol("row"));
+                 emitRow(index);
+                 return SmallVector<Value>();
+               });
+               block.reset();
+               return SmallVector<Value>();
+             });
+  };
+  if (outerSizes.empty())
+    return blocks(begin, end);
+  Value extent =
+      arith::MaxSIOp::create(*b, loc, scalarOf(sizes.back()), constant(1));
+  Value first = arith::DivSIOp::create(*b, loc, begin, extent);
+  Value last = arith::AddIOp::create(
+      *b, loc, end, arith::SubIOp::create(*b, loc, extent, constant(1)));
+  last = arith::DivSIOp::create(*b, loc, last, extent);
+  scalarLoop("outer", first, last, constant(1), {}, [&](ValueRange) {
+    Value base = arith::MulIOp::create(*b, loc, symbolValues["outer"], extent);
+    auto within = [&](Value position) -> Value {
+      Value at = arith::SubIOp::create(*b, loc, position, base);
+      at = arith::MaxSIOp::create(*b, loc, at, constant(0));
+      return arith::MinSIOp::create(*b, loc, at, extent);
+    };
+    blocks(within(begin), within(end));
+    return SmallVector<Value>();
+  });
+}
+
+Value KernelEmitter::packed(unsigned buffer, Type element,
+                            const SymExpr &offset) {
+  if (!block || width == 0 || guarded || piece || branchDepth > 0)
+    return {};
+  std::optional<SymExpr> across = strideAlong(offset, "row");
+  std::optional<SymExpr> along = strideAlong(offset, laneSymbol);
+  if (!across || !across->isInteger(1) || !along || along->isInteger(0) ||
+      along->isInteger(1))
+    return {};
+  std::set<std::string> names;
+  offset.collectSymbols(names);
+  for (const std::string &name : names)
+    if (name != "row" && name != laneSymbol && !block->symbols.contains(name))
+      return {};
+
+  SymExpr size(static_cast<int64_t>(alignmentOf(element)));
+  SymExpr line(cacheLine);
+  // A line more, lest the rows' beginnings share a set of the cache.
+  SymExpr pitch = line * (SymExpr::make(Kind::FloorDiv,
+                                        {ranges.at(laneSymbol) * size, line}) +
+                          SymExpr(2));
+  std::string id =
+      std::to_string(buffer) + "|" +
+      offset.substitute({{laneSymbol, SymExpr::symbol("v")}}).str();
+  auto [start, isNew] = block->packs.try_emplace(id, scratchSize);
+  if (isNew) {
+    scratchSize = scratchSize + pitch * SymExpr(mostBlockRows);
+    emitPack(buffer, element, offset, start->second, pitch);
+  }
+  Value row = arith::SubIOp::create(*b, loc, symbolValues["row"], block->begin);
+  Value at = arith::MulIOp::create(*b, loc, row, scalarOf(pitch));
+  at = arith::AddIOp::create(*b, loc, at, scalarOf(start->second));
+  return elementPointer(*b, loc, scratch, b->getI8Type(), at);
+}
+
+/// A square of vectors, transposed: each step exchanges one bit of the number
+/// of a vector with the same bit of the number of a lane.
+static void transpose(OpBuilder &b, Location loc,
+                      MutableArrayRef<Value> vectors) {
+  int64_t count = vectors.size();
+  for (int64_t bit = 1; bit < count; bit *= 2) {
+    SmallVector<int64_t> low, high;
+    for (int64_t lane = 0; lane < count; ++lane) {
+      low.push_back(lane & bit ? count + (lane ^ bit) : lane);
+      high.push_back(lane & bit ? count + lane : lane ^ bit);
+    }
+    for (int64_t number = 0; number < count; ++number) {
+      if (number & bit)
+        continue;
+      Value &first = vectors[number], &second = vectors[number | bit];
+      Value exchanged = vector::ShuffleOp::create(b, loc, first, second, low);
+      second = vector::ShuffleOp::create(b, loc, first, second, high);
+      first = exchanged;
+    }
+  }
+}
+
+void KernelEmitter::emitPack(unsigned buffer, Type element,
+                             const SymExpr &offset, const SymExpr &start,
+                             const SymExpr &pitch) {
+  // Before the loop over the rows, where less is known than where we are.
+  OpBuilder::InsertionGuard insertion(*b);
+  b->setInsertionPoint(block->before);
+  SmallVector<Scope, 8> inner(
+      std::make_move_iterator(scopes.begin() + block->scopes),
+      std::make_move_iterator(scopes.end()));
+  scopes.truncate(block->scopes);
+  std::string lane = laneSymbol;
+  Value outerRow = symbolValues["row"], outerLane = symbolValues[lane];
+  SymExpr length = ranges.at(lane);
+  SymExpr stride = *strideAlong(offset, lane);
+  int64_t count = blockRows(element);
+  int64_t alignment = alignmentOf(element);
+  {
+    LaneGuard none(*this, "", 0, {});
+    ScopeGuard scope(*this);
+    Value base =
+        elementPointer(*b, loc, scratch, b->getI8Type(), scalarOf(start));
+    // Where row `row` of the block has its column `column`.
+    auto target = [&](Value row, Value column) {
+      Value at = arith::MulIOp::create(*b, loc, row, scalarOf(pitch));
+      Value first = elementPointer(*b, loc, base, b->getI8Type(), at);
+      return elementPointer(*b, loc, first, element, column);
+    };
+    auto source = [&](Value row, Value column) {
+      symbolValues["row"] = row;
+      symbolValues[lane] = column;
+      return elementPointer(*b, loc, buffers[buffer], element,
+                            scalarOf(offset));
+    };
+    Value columns = scalarOf(length), zero = constant(0), one = constant(1);
+    Value rows = arith::SubIOp::create(*b, loc, block->end, block->begin);
+    Value squareRows = arith::AndIOp::create(*b, loc, rows, constant(-count));
+    Value squareColumns =
+        arith::AndIOp::create(*b, loc, columns, constant(-count));
+    auto loop = [&](Value from, Value to, Value step,
+                    llvm::function_ref<void(Value)> makeBody) {
+      emitLoop(*b, loc, from, to, step, {}, [&](Value at, ValueRange) {
+        ScopeGuard scope(*this);
+        makeBody(at);
+        return SmallVector<Value>();
+      });
+    };
+    auto single = [&](Value row, Value column) {
+      Value at = arith::AddIOp::create(*b, loc, block->begin, row);
+      Value value =
+          LLVM::LoadOp::create(*b, loc, element, source(at, column), alignment);
+      LLVM::StoreOp::create(*b, loc, value, target(row, column), alignment);
+    };
+    Value step = constant(count);
+    loop(zero, squareRows, step, [&](Value row) {
+      Value at = arith::AddIOp::create(*b, loc, block->begin, row);
+      loop(zero, squareColumns, step, [&](Value column) {
+        auto type = VectorType::get({count}, element);
+        Value pointer = source(at, column);
+        Value next = scalarOf(stride);
+        SmallVector<Value> square;
+        for (int64_t number = 0; number < count; ++number) {
+          if (number)
+            pointer = elementPointer(*b, loc, pointer, element, next);
+          square.push_back(
+              LLVM::LoadOp::create(*b, loc, type, pointer, alignment));
+        }
+        transpose(*b, loc, square);
+        for (int64_t number = 0; number < count; ++number) {
+          Value inner = arith::AddIOp::create(*b, loc, row, constant(number));
+          LLVM::StoreOp::create(*b, loc, square[number], target(inner, column),
+                                alignment);
+        }
+      });
+      Value last = arith::AddIOp::create(*b, loc, row, step);
+      loop(squareColumns, columns, one, [&](Value column) {
+        loop(row, last, one, [&](Value row) { single(row, column); });
+      });
+    });
+    loop(squareRows, rows, one, [&](Value row) {
+      loop(zero, columns, one, [&](Value column) { single(row, column); });
+    });
+  }
+  symbolValues["row"] = outerRow;
+  symbolValues[lane] = outerLane;
+  scopes.append(std::make_move_iterator(inner.begin()),
+                std::make_move_iterator(inner.end()));
 }
 
 void KernelEmitter::store(unsigned buffer, Value value, const SymExpr &offset) {
@@ -936,26 +1170,6 @@ SmallVector<Value> KernelEmitter::emitScalars(Block &scalarBody,
 //===----------------------------------------------------------------------===//
 // Loops
 //===----------------------------------------------------------------------===//
-
-/// A loop whose body sees `symbol` as its variable.
-static SmallVector<Value>
-emitLoop(OpBuilder &b, Location loc, Value begin, Value end, Value step,
-         ArrayRef<Value> initial,
-         llvm::function_ref<SmallVector<Value>(Value, ValueRange)> makeBody) {
-  auto loop = scf::ForOp::create(b, loc, begin, end, step, initial);
-  OpBuilder::InsertionGuard guard(b);
-  Block *block = loop.getBody();
-  if (initial.empty())
-    b.setInsertionPoint(block->getTerminator());
-  else
-    b.setInsertionPointToEnd(block);
-  SmallVector<Value> results =
-      makeBody(loop.getInductionVar(), loop.getRegionIterArgs());
-  if (!initial.empty())
-    scf::YieldOp::create(b, loc, results);
-  return SmallVector<Value>(loop.getResults());
-}
-
 SmallVector<Value> KernelEmitter::scalarLoop(const std::string &symbol,
                                              Value begin, Value end, Value step,
                                              ArrayRef<Value> initial,
@@ -1745,6 +1959,8 @@ LogicalResult KernelEmitter::emit(OpBuilder &builder, StringRef name,
       open.push_back(SymExpr::symbol(symbol));
     }
     emitInside(open);
+  } else if (schedule.packs) {
+    blockLoop(entry.begin, entry.end, emitInside);
   } else {
     ArrayRef<SymExpr> rowSizes =
         ArrayRef(schedule.loops).take_front(schedule.rowLoops);

@@ -48,6 +48,9 @@ struct Schedule {
   /// Elements a vector iteration handles, and those of the remainder loop. With
   /// one lane there are no vectors, masks or remainder loops.
   int64_t lanes = 1, tailLanes = 1;
+  /// Rows come in blocks: what is read across them is transposed into scratch
+  /// memory first.
+  bool packs = false;
   /// Results that are stored past the caches once they reach `streamBytes`.
   llvm::SmallVector<int64_t> streams;
   /// Emit for the sake of the observations only: the row loops' variables are
@@ -237,6 +240,16 @@ private:
   void fetchNextRow(unsigned buffer, mlir::Value pointer, mlir::Type type,
                     const SymExpr &offset);
 
+  /// Runs `emitRow` for the rows from begin to end, in blocks.
+  void blockLoop(mlir::Value begin, mlir::Value end,
+                 llvm::function_ref<void(llvm::ArrayRef<SymExpr>)> emitRow);
+  /// Where the block has what is at `offset` along lanes, if rows lie side by
+  /// side there: the address for lane 0.
+  mlir::Value packed(unsigned buffer, mlir::Type element,
+                     const SymExpr &offset);
+  void emitPack(unsigned buffer, mlir::Type element, const SymExpr &offset,
+                const SymExpr &start, const SymExpr &pitch);
+
   mlir::Value scalarOf(const SymExpr &expr);
   mlir::Value vectorOf(const SymExpr &expr);
   mlir::Value broadcast(mlir::Value value);
@@ -289,6 +302,15 @@ private:
   /// By buffer and position, the lane loop that reads it from memory, or -1
   /// once a later one fetches the next row's.
   llvm::StringMap<int64_t> readers;
+  /// The block of rows that is being emitted.
+  struct RowBlock {
+    mlir::Value begin, end;         // values of "row"
+    mlir::Operation *before;        // where it is packed
+    size_t scopes;                  // that are open there
+    llvm::StringSet<> symbols;      // that are known there
+    llvm::StringMap<SymExpr> packs; // in scratch memory, in bytes
+  };
+  std::optional<RowBlock> block;
   mlir::Value scratch, status;
   int64_t nextSymbol = 0;
 

@@ -59,8 +59,18 @@ func.func @large(%x: !large) -> (!large, !per_row, !per_row) {
   return %0#0, %0#1, %0#2 : !large, !per_row, !per_row
 }
 
+// CHECK-LABEL: func.func @across
+// CHECK: scratch = #intarsia.expr<"4096">
+// CHECK-SAME: symbol = "k6_add"
+!dense = !intarsia.tensor<[64, 32]xf32>
+!across = !intarsia.tensor<[64, 32]xf32, strides = [1, 64]>
+func.func @across(%x: !across, %y: !dense) -> !dense {
+  %0 = intarsia.call "aten::add.Tensor"(self = %x, other = %y, alpha = 1) : (!across, !dense) -> !dense
+  return %0 : !dense
+}
+
 // CHECK-LABEL: func.func @pieces
-// CHECK: symbol = "k6_index_cat"
+// CHECK: symbol = "k7_index_cat"
 func.func @pieces(%x: !mat, %i: !intarsia.tensor<[7]xi64>, %y: !intarsia.tensor<[7, 3]xf32>) -> !intarsia.tensor<[7, 1027]xf32> {
   %0 = intarsia.call "aten::index.Tensor"(self = %x, indices = [%i]) : (!mat, !intarsia.tensor<[7]xi64>) -> !intarsia.tensor<[7, 1024]xf32>
   %1 = intarsia.call "aten::cat"(tensors = [%0, %y], dim = 1) : (!intarsia.tensor<[7, 1024]xf32>, !intarsia.tensor<[7, 3]xf32>) -> !intarsia.tensor<[7, 1027]xf32>
@@ -148,9 +158,20 @@ func.func @pieces(%x: !mat, %i: !intarsia.tensor<[7]xi64>, %y: !intarsia.tensor<
 // CHECK: scf.if %[[STREAM]]
 // CHECK-NEXT: llvm.fence seq_cst
 
+// Sixteen columns of sixteen rows are loaded along the rows and transposed; the
+// rows then read them along their lanes.
+// CHECK-LABEL: func.func @k6_add
+// CHECK: scf.for {{.*}} step %c16_i64
+// CHECK: scf.for {{.*}} step %c16_i64
+// CHECK-COUNT-16: llvm.load {{.*}} : !llvm.ptr -> vector<16xf32>
+// CHECK-COUNT-64: vector.shuffle {{.*}} : vector<16xf32>, vector<16xf32>
+// CHECK-COUNT-16: llvm.store {{.*}} : vector<16xf32>, !llvm.ptr
+// CHECK-NOT: gather
+// CHECK: return
+
 // The lanes of a row run in pieces where a concatenation goes from one operand
 // to the next: no position is compared, no load is masked but the last one's.
-// CHECK-LABEL: func.func @k6_index_cat
+// CHECK-LABEL: func.func @k7_index_cat
 // CHECK: scf.for {{.*}} step %c64_i64
 // CHECK-NOT: masked
 // CHECK: llvm.store %{{.*}} : vector<64xf32>

@@ -23,7 +23,7 @@ func.func @flat(%x: !mat, %y: !mat) -> !mat {
 
 // Loops in the order of the result's memory, apart where an input lies otherwise.
 // CHECK-LABEL: func.func @strided
-// CHECK: decisions {domain = #intarsia.expr<"32">, {{.*}} loops = [array<i64: 1>, array<i64: 0>], row_loops = 1 : i64
+// CHECK: decisions {domain = #intarsia.expr<"32">, {{.*}} loops = [array<i64: 1>, array<i64: 0>], packs, row_loops = 1 : i64
 // CHECK-SAME: vector_roots
 func.func @strided(%x: !tam, %y: !intarsia.tensor<[64, 32]xf32>) -> !tam {
   %0 = intarsia.call "aten::add.Tensor"(self = %x, other = %y, alpha = 1) : (!tam, !intarsia.tensor<[64, 32]xf32>) -> !tam
@@ -123,4 +123,24 @@ func.func @running(%x: !mat) -> (!mat, !mat, !mat) {
   %1 = intarsia.call "aten::cumsum"(self = %x, dim = 1, dtype = none) : (!mat) -> !mat
   %2 = intarsia.call "aten::logcumsumexp"(self = %x, dim = 1) : (!mat) -> !mat
   return %0, %1, %2 : !mat, !mat, !mat
+}
+
+// An operand that lies across the rows is transposed a block of rows at a time;
+// one that only has gaps is not.
+// Lanes stay along the result; 16 rows are worth a thread.
+// CHECK-LABEL: func.func @across
+// CHECK: grain = #intarsia.expr<"1024">
+// CHECK-SAME: packs
+// CHECK-LABEL: func.func @with_gaps
+// CHECK-NOT: packs
+// CHECK: return
+!gaps = !intarsia.tensor<[64, 32]xf32, strides = [2, 128]>
+!dense = !intarsia.tensor<[64, 32]xf32>
+func.func @across(%x: !tam, %y: !dense) -> !dense {
+  %0 = intarsia.call "aten::add.Tensor"(self = %x, other = %y, alpha = 1) : (!tam, !dense) -> !dense
+  return %0 : !dense
+}
+func.func @with_gaps(%x: !gaps, %y: !dense) -> !dense {
+  %0 = intarsia.call "aten::add.Tensor"(self = %x, other = %y, alpha = 1) : (!gaps, !dense) -> !dense
+  return %0 : !dense
 }

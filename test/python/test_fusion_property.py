@@ -66,6 +66,28 @@ PINNED = {
         ],
         ["y", "z"],
     ),
+    # Operands that lie across the rows: whole squares of 16, rests of both sides, rows
+    # of several dimensions, several passes over a row, one operand both ways.
+    "operands_across_rows": (
+        ["values((70, 35), 'float32', 1)", "values((35, 70), 'float32', 2)"],
+        [
+            "y = torch.softmax(torch.tanh(x0.t() + x1), -1)",
+            "z = (x0.t() * x1).sum(1)",
+            "w = torch.nn.functional.layer_norm(x0.t(), (70,)) + x1",
+            "v = (x0.t() * 2).to(torch.float64) - x1",
+            "u = x0[:35, :35] + x0[:35, :35].t()",
+        ],
+        ["y", "z", "w", "v", "u"],
+    ),
+    "channels_across_rows": (
+        ["values((2, 33, 5, 7), 'float32', 1)", "values((2, 5, 7, 33), 'float32', 2)"],
+        [
+            "y = torch.nn.functional.layer_norm(x0.permute(0, 2, 3, 1), (33,)) * x1",
+            "z = torch.softmax(x0.permute(0, 2, 3, 1) + 1, -1)",
+            "w = (x0.permute(0, 2, 3, 1).to(torch.bfloat16) + x1).sum(-1)",
+        ],
+        ["y", "z", "w"],
+    ),
     "columns_read_transposed": (
         [M],
         ["y = torch.softmax(x0, 0)", "z = y.t() + 1"],
