@@ -14,6 +14,7 @@ the floor is what a compiler is to blame for.
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import sys
 import warnings
@@ -115,6 +116,10 @@ def differs(got: list[torch.Tensor], want: list[torch.Tensor]) -> str:
     return ""
 
 
+def peer_step(make: Callable[[Program], Callable[..., Any]], program: Program) -> Step:
+    return stepper(program, make(program))
+
+
 def candidates(program: Program, arguments: argparse.Namespace) -> dict[str, Callable[[], Step]]:
     """How to make the step of each candidate that is asked for."""
     own = program.clone()
@@ -128,7 +133,7 @@ def candidates(program: Program, arguments: argparse.Namespace) -> dict[str, Cal
         makers["max-autotune"] = lambda: compiled(program, mode="max-autotune-no-cudagraphs")
     if arguments.with_peers:
         for name, make in PEERS.items():
-            makers[name] = lambda make=make, own=program.clone(): stepper(own, make(own))
+            makers[name] = functools.partial(peer_step, make, program.clone())
     return makers
 
 
