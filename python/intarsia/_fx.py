@@ -275,7 +275,8 @@ def _known_quotients(shape_env: Any) -> dict[Any, Any]:
         return known
     known = {}
     for guard in shape_env.guards:
-        equation = guard.expr
+        # A symbol in it may have become a number since.
+        equation = shape_env.replace(guard.expr)
         if not isinstance(equation, sympy.Eq) or not equation.has(FloorDiv):
             continue
         rest = sympy.expand((equation.lhs - equation.rhs).xreplace(known))

@@ -94,6 +94,12 @@ def test_sums_that_cancel_are_judged_by_the_exact_value():
     assert one_check(lambda x: (x * 1.1).sum(), x)[0] == "passed"
 
 
+def test_a_guard_with_a_symbol_that_became_a_number():
+    # That two quotients are equal is older than that the width is 5.
+    sample = list(op_db.samples(op_db.operators()["view"], torch.float32, 3))[2]
+    assert op_db.check("view", "float32", sample, True) == ("passed", "")
+
+
 def test_a_sweep_survives_the_death_of_a_worker(monkeypatch, tmp_path):
     # The second unit's samples kill the process; the state says so and goes on.
     (tmp_path / "worker.py").write_text(
