@@ -77,7 +77,9 @@ public:
                 "cannot convert " + options.input + " to " + options.dtype);
     } catch (const PythonError &error) {
       llvm::sys::fs::remove_directories(folder);
-      throw OfflineError{OfflineStatus::CompileError, error.what()};
+      throw OfflineError{error.isMissing ? OfflineStatus::LibraryError
+                                         : OfflineStatus::CompileError,
+                         error.what()};
     }
   }
   ~ConvertedProgram() { llvm::sys::fs::remove_directories(folder); }
@@ -315,16 +317,27 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
   artifact.metadata.torchVersion = program.torchVersion;
   artifact.metadata.modules = options.pythonModules;
   setTorchRange(artifact.metadata);
+  // The importer reports every exception as the program's fault; this one is
+  // not.
+  std::string pythonFailure;
   importer::SchemaProvider schemas =
-      withPythonModules(torchSchemas(), options.pythonModules, program);
+      [&, ask = withPythonModules(torchSchemas(), options.pythonModules,
+                                  program)](const std::string &name) {
+        try {
+          return ask(name);
+        } catch (const PythonError &error) {
+          pythonFailure = error.what();
+          throw;
+        }
+      };
   for (const std::string &name : variants) {
     variant = name;
     CompiledProgram compiled;
     try {
       compiled = compile(program, compileOptions, schemas);
-    } catch (const PythonError &error) {
-      throw OfflineError{OfflineStatus::LibraryError, error.what()};
     } catch (const CompileError &error) {
+      if (!pythonFailure.empty())
+        throw OfflineError{OfflineStatus::LibraryError, pythonFailure};
       throw OfflineError{OfflineStatus::CompileError,
                          options.input + ": " + error.what()};
     }

@@ -29,7 +29,8 @@ void intarsia::runPython(const std::string &module,
                        "intarsia package and the modules that the program "
                        "needs";
   if (!python)
-    throw PythonError(std::string("there is no Python interpreter") + remedy);
+    throw PythonError(std::string("there is no Python interpreter") + remedy,
+                      /*isMissing=*/true);
   llvm::SmallString<128> errors;
   llvm::scope_exit remove([&] {
     if (!errors.empty())
@@ -47,8 +48,8 @@ void intarsia::runPython(const std::string &module,
   if (status == 0)
     return;
   if (!failure.empty())
-    throw PythonError(*python + " cannot be started (" + failure + ")" +
-                      remedy);
+    throw PythonError(*python + " cannot be started (" + failure + ")" + remedy,
+                      /*isMissing=*/true);
   if (auto buffer = llvm::MemoryBuffer::getFile(errors))
     failure = (*buffer)->getBuffer().rtrim().str();
   throw PythonError(*python + " " + purpose + ": " + failure);

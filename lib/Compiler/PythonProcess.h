@@ -22,7 +22,10 @@ namespace intarsia {
 /// There is no interpreter, or it failed; the message says with what.
 class PythonError : public std::runtime_error {
 public:
-  using std::runtime_error::runtime_error;
+  explicit PythonError(const std::string &message, bool isMissing = false)
+      : std::runtime_error(message), isMissing(isMissing) {}
+  /// There is no interpreter that could fail.
+  bool isMissing;
 };
 
 /// Runs `python -m module arguments...` with $INTARSIA_PYTHON, or python3.

@@ -3,6 +3,7 @@
 A failure leaves no file behind.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,9 @@ assert status(model, "-o", output) == 1  # an operator is not registered
 assert status(model) == 2
 assert status("--nonsense") == 2
 assert status(folder / "short.pt2", "-o", output) == 3
+os.environ["INTARSIA_PYTHON"] = "/nowhere/python"
+for option in (["--dtype", "float16"], ["--import", "os"]):
+    assert status(model, "-o", output, *option) == 4
 assert status(model, "-o", output, "--op-library", library) == 4
 assert status(model, "-o", folder / "nofolder" / "out.pt2", "--op-library", operators) == 5
 assert not output.exists()
