@@ -20,6 +20,14 @@ using namespace mlir;
 
 namespace intarsia::lower {
 
+SymExpr fromFront(const SymExpr &index, const SymExpr &size) {
+  if (std::optional<int64_t> value = index.asInteger())
+    return *value < 0 ? index + size : index;
+  return SymExpr::make(SymExpr::Kind::Select,
+                       {SymExpr::make(SymExpr::Kind::Lt, {index, SymExpr(0)}),
+                        index + size, index});
+}
+
 std::optional<SymExpr> sliceStart(graph::CallOp call, const SymExpr &size,
                                   const SymExpr &length) {
   if (call.isNone("start"))
@@ -27,22 +35,24 @@ std::optional<SymExpr> sliceStart(graph::CallOp call, const SymExpr &size,
   std::optional<SymExpr> start = call.sizeArg("start");
   if (!start || start->isInteger(0))
     return start;
+  // A slice that goes to the end starts in range: no length is negative, or
+  // greater than the size.
+  SymExpr last = size - length;
+  if (*start == last || *start + size == last)
+    return last;
   std::optional<int64_t> constant = start->asInteger();
-  if (constant && *constant < 0)
-    start = size + *start;
-  // A slice that is known to have elements starts in range; so does one that
-  // goes to the end, whose length would be negative otherwise.
   std::optional<int64_t> elements = length.asInteger();
-  if ((elements && *elements > 0) || *start + length == size)
+  if (constant && *constant > 0 && elements && *elements > 0)
     return start;
-  SymExpr atMost = SymExpr::make(SymExpr::Kind::Min, {*start, size});
+  SymExpr atMost =
+      SymExpr::make(SymExpr::Kind::Min, {fromFront(*start, size), size});
   return SymExpr::make(SymExpr::Kind::Max, {SymExpr(0), atMost});
 }
 
 std::optional<SymExpr> selectIndex(graph::CallOp call, const SymExpr &size) {
   std::optional<SymExpr> index = call.sizeArg("index");
-  if (index && index->asInteger() && *index->asInteger() < 0)
-    return size + *index;
+  if (index)
+    index = fromFront(*index, size);
   return index;
 }
 

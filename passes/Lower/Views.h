@@ -17,6 +17,9 @@
 
 namespace intarsia::lower {
 
+/// Python's index into a dimension of `size`: counted from the end when
+/// negative. Its sign may be known only when the program runs.
+SymExpr fromFront(const SymExpr &index, const SymExpr &size);
 /// The argument `start` of a slice of `length` elements along a dimension of
 /// `size`: from the front, and in range as Python has it.
 std::optional<SymExpr> sliceStart(graph::CallOp call, const SymExpr &size,

@@ -205,24 +205,28 @@ private:
       return false;
     SmallVector<Attribute> args(call.getArgs().getValue()),
         names(call.getArgNames().getValue());
+    SmallVector<Value> inputs(call.getInputs());
     std::string callee = isCopy ? "" : update->twin;
     if (callee.empty()) {
       callee = "aten::copy_";
-      args = {call.arg("self"), call.arg("src"), builder.getBoolAttr(false)};
+      // Nothing else of the call remains: an index is part of the view.
+      inputs = {self, call.operand("src")};
+      args = {graph::OperandAttr::get(builder.getContext(), 0),
+              graph::OperandAttr::get(builder.getContext(), 1),
+              builder.getBoolAttr(false)};
       names.clear();
       for (StringRef name : {"self", "src", "non_blocking"})
         names.push_back(builder.getStringAttr(name));
     }
-    write(call, *place, changed, self, callee, args, names);
+    write(call, *place, changed, inputs, self, callee, args, names);
     return true;
   }
 
   void write(graph::CallOp call, const Place &place, const Part &changed,
-             Value self, StringRef callee, ArrayRef<Attribute> callArgs,
-             ArrayRef<Attribute> names) {
+             SmallVector<Value> inputs, Value self, StringRef callee,
+             ArrayRef<Attribute> callArgs, ArrayRef<Attribute> names) {
     History &past = history[place.argument];
     Value base = past.values.back();
-    SmallVector<Value> inputs(call.getInputs());
     int64_t number = llvm::find(inputs, self) - inputs.begin();
     inputs[number] = base;
     Attribute target = graph::ViewAttr::get(

@@ -12,12 +12,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Plan/Views.h"
+#include "passes/Lower/Views.h"
 
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 using intarsia::graph::CallOp;
 using Tensor = intarsia::graph::TensorType;
+using intarsia::lower::fromFront;
 
 namespace intarsia {
 
@@ -72,15 +74,6 @@ static std::optional<int64_t> dimension(CallOp call, Tensor source,
   if (*dim < 0 || *dim >= source.getRank())
     return std::nullopt;
   return dim;
-}
-
-/// Python's index: counted from the end when negative.
-static SymExpr fromFront(const SymExpr &index, const SymExpr &size) {
-  if (std::optional<int64_t> value = index.asInteger())
-    return *value < 0 ? index + size : index;
-  return SymExpr::make(SymExpr::Kind::Select,
-                       {SymExpr::make(SymExpr::Kind::Lt, {index, SymExpr(0)}),
-                        index + size, index});
 }
 
 static std::optional<Offsets> select(CallOp call, Tensor source) {

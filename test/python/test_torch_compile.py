@@ -565,3 +565,49 @@ def test_sizes_that_guards_leave_one_value():
     plan = compilations[0].program.plan_text
     assert "f32[s77, 13]" in plan
     assert "call aten::" not in plan
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+def test_an_index_of_either_sign(compile_with, training: bool) -> None:
+    """A number that is an index counts from the end when it is negative, in reading, writing
+    and in gradients."""
+
+    def parts(x: torch.Tensor, n: int) -> list[torch.Tensor]:
+        y = torch.sin(x)
+        z = y.clone()
+        z[n, 1:] *= 3
+        w = y.clone()
+        w[n:] = y[n:] * 5
+        return [
+            y[n] * 2,
+            y[:, n] + 1,
+            y[n:] * 2,
+            torch.select_scatter(y, x[0] * 3, 0, n),
+            torch.slice_scatter(y, x[n:] * 3, 0, n),
+            z,
+            w,
+        ]
+
+    compiled = compile_with(parts, dynamic=True)
+    for n in (-2, -1, -3, 2, 3, 1):
+        results = []
+        for f in (parts, compiled):
+            x = torch.linspace(-1, 1, 25).reshape(5, 5).requires_grad_(training)
+            values = f(x, n)
+            if training:
+                sum((i + 1) * v.sum() for i, v in enumerate(values)).backward()
+            results.append([*(v.detach() for v in values), x.grad])
+        torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-5)
+
+
+def test_an_element_is_set_in_place(compile_with) -> None:
+    def put(x: torch.Tensor, n: int) -> torch.Tensor:
+        x[n] = -1
+        return x
+
+    compiled = compile_with(put, dynamic=True)
+    with torch.no_grad():
+        for n in (2, 3, -1, -4, 0):
+            x = torch.arange(6.0)
+            assert compiled(x, n) is x
+            assert_same(x, put(torch.arange(6.0), n))
