@@ -4,14 +4,17 @@
 # Exceptions. See LICENSE for license information.
 #
 # ===----------------------------------------------------------------------===#
-"""Training through operators that no traced graph can differentiate.
+"""Operators around which AOTAutograd traces no graph.
 
-Two kinds of operator have no formula that AOTAutograd could trace:
+Two kinds of operator have no formula that it could trace in training:
 
 - One with a kernel for a device and none for autograd. Eager differentiates what its
   kernel calls; a traced graph has no gradient there, and says nothing.
 - A `torch.library.custom_op` without ``register_autograd``. Eager runs it, and raises
   when somebody calls ``backward()``; AOTAutograd raises while it traces.
+
+A third is one that returns an argument that it writes, ``(Tensor(a!) x) -> Tensor(a!)``,
+which AOTAutograd does not functionalise.
 
 Dynamo's graph is cut at such an operator: it runs between two compiled graphs, where
 autograd sees it as in eager.
@@ -28,12 +31,13 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from intarsia._fakes import fake_location
 from intarsia._fx import source_line
 from intarsia._hooks import overloads_of
 from intarsia._namespaces import SHIPPED
-from intarsia.errors import CompileError
+from intarsia.errors import CompileError, ContractError
 
-__all__ = ["compile_in_pieces", "is_differentiated_inside", "lacks_formula", "needs_cut"]
+__all__ = ["compile_in_pieces", "is_differentiated_inside", "needs_cut", "test_for"]
 
 # Nodes that change a state of the thread; they run between two pieces, too.
 _GRAD_MODE = torch._C._set_grad_enabled
@@ -58,19 +62,64 @@ def _is_differentiated_inside(name: str, device: str) -> bool:
     return False
 
 
-def is_differentiated_inside(op: torch._ops.OpOverload, device: str) -> bool:
-    return op.namespace not in SHIPPED and _is_differentiated_inside(op.name(), device)
+#: Takes a node, and whether grad mode is on there.
+_Test = Callable[[fx.Node, bool], bool]
 
 
-def lacks_formula(op: torch._ops.OpOverload, device: str) -> bool:
-    """Whether it is a custom_op without ``register_autograd``."""
+def is_differentiated_inside(node: fx.Node, grad_enabled: bool) -> bool:
+    """Whether eager records what the kernel of this node's operator calls."""
+    if not grad_enabled or not _may_carry_a_gradient(node):
+        return False
+    device = next(_tensors((node.args, node.kwargs))).device.type
+    if any(result.alias_info for op in overloads_of(node.target) for result in op._schema.returns):
+        return False  # see `_returns_what_it_writes`
+    return any(
+        op.namespace not in SHIPPED and _is_differentiated_inside(op.name(), device)
+        for op in overloads_of(node.target)
+    )
+
+
+def _lacks_formula(node: fx.Node, grad_enabled: bool) -> bool:
+    """Whether it calls a custom_op without ``register_autograd``."""
     from torch._library.custom_ops import OPDEFS
 
-    definition = OPDEFS.get(op.name())
-    return definition is not None and definition._backward_fn is None
+    if not grad_enabled or not _may_carry_a_gradient(node):
+        return False
+    definitions = (OPDEFS.get(op.name()) for op in overloads_of(node.target))
+    return any(found is not None and found._backward_fn is None for found in definitions)
 
 
-_Test = Callable[[torch._ops.OpOverload, str], bool]
+def _returns_what_it_writes(node: fx.Node, grad_enabled: bool) -> bool:
+    """Whether it calls an operator that returns an argument that it writes, as it is.
+
+    The pieces around it are told by the fake tensors that these are one tensor. Of other
+    aliases AOTAutograd would have to know how one is made from the other.
+    """
+    for op in overloads_of(node.target):
+        aliases = [result.alias_info for result in op._schema.returns]
+        if op.namespace not in SHIPPED and any(alias is not None for alias in aliases):
+            made = node.meta.get("example_value")
+            made = made if isinstance(made, (tuple, list)) else (made,)
+            given = [_layout(t) for t in _tensors((node.args, node.kwargs))]
+            return len(made) == len(aliases) and all(
+                alias is None
+                or (alias.is_write and isinstance(t, torch.Tensor) and _layout(t) in given)
+                for t, alias in zip(made, aliases, strict=True)
+            )
+    return False
+
+
+def _layout(t: torch.Tensor) -> Any:
+    return _storage(t), t.dtype, t.shape, t.stride(), t.storage_offset()
+
+
+def test_for(refusal: str) -> _Test | None:
+    """What tells the operators that this error of AOTAutograd's is about."""
+    if "no autograd formula was registered" in refusal:
+        return _lacks_formula
+    if "output has alias annotations" in refusal:
+        return _returns_what_it_writes
+    return None
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -82,35 +131,26 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
                 yield member
 
 
-def _stands_in_the_way(node: fx.Node, test: _Test) -> bool:
-    """Whether the node calls an operator for which `test` holds, and a gradient may
-    flow through it."""
+def _may_carry_a_gradient(node: fx.Node) -> bool:
     operators = overloads_of(node.target)
-    if not operators:
-        return False
-    given = list(_tensors((node.args, node.kwargs)))
-    if not any(t.requires_grad for t in given):
+    if not operators or not any(t.requires_grad for t in _tensors((node.args, node.kwargs))):
         return False
     writes = any(op._schema.is_mutable for op in operators)
-    made = _tensors(node.meta.get("example_value"))
-    if not writes and not any(t.requires_grad for t in made):
-        return False
-    return any(test(op, given[0].device.type) for op in operators)
+    return writes or any(t.requires_grad for t in _tensors(node.meta.get("example_value")))
 
 
 def needs_cut(gm: fx.GraphModule, test: _Test) -> bool:
-    """Whether Dynamo's graph has a gradient flow through such an operator.
+    """Whether Dynamo's graph has a node for which `test` holds.
 
     Raises
     ------
     CompileError
         When it is in a region that cannot be cut.
     """
-    if not torch.is_grad_enabled():
-        return False
-    for node in gm.graph.nodes:
-        if node.op == "call_function" and getattr(node.target, "_name", "") in _REGIONS:
-            _refuse_inside(gm, node, test)
+    if test is is_differentiated_inside and torch.is_grad_enabled():
+        for node in gm.graph.nodes:
+            if node.op == "call_function" and getattr(node.target, "_name", "") in _REGIONS:
+                _refuse_inside(gm, node)
     return any(_cut_points(gm, test))
 
 
@@ -121,11 +161,11 @@ def _cut_points(gm: fx.GraphModule, test: _Test) -> Iterator[fx.Node]:
             continue
         if node.target is _GRAD_MODE:
             enabled = bool(node.args[0])
-        elif enabled and _stands_in_the_way(node, test):
+        elif test(node, enabled):
             yield node
 
 
-def _refuse_inside(gm: fx.GraphModule, region: fx.Node, test: _Test) -> None:
+def _refuse_inside(gm: fx.GraphModule, region: fx.Node) -> None:
     for argument in region.args:
         if not isinstance(argument, fx.Node) or argument.op != "get_attr":
             continue
@@ -134,8 +174,8 @@ def _refuse_inside(gm: fx.GraphModule, region: fx.Node, test: _Test) -> None:
             continue
         for node in subgraph.graph.nodes:
             if getattr(node.target, "_name", "") in _REGIONS:
-                _refuse_inside(subgraph, node, test)
-            if node.op == "call_function" and _stands_in_the_way(node, test):
+                _refuse_inside(subgraph, node)
+            if node.op == "call_function" and is_differentiated_inside(node, True):
                 raise CompileError(
                     f"{node.target} has no autograd formula: eager differentiates what its "
                     "kernel calls, which no graph of a checkpointed or nested region can. "
@@ -161,7 +201,7 @@ def compile_in_pieces(
     gm
         Dynamo's graph; its nodes have ``meta["example_value"]``.
     test
-        `is_differentiated_inside` or `lacks_formula`.
+        Tells the nodes at which to cut.
     compile_piece
         Compiles one piece for its example inputs.
     """
@@ -227,6 +267,9 @@ def _extract(
     inputs = dict.fromkeys(
         n for node in nodes for n in node.all_input_nodes if n not in inside and n.op != "get_attr"
     )
+    # A size may be an expression of a symbol that no tensor of this piece has as its size.
+    symbols = (n for n in gm.graph.nodes if n.op == "placeholder")
+    inputs |= {n: None for n in symbols if isinstance(n.meta.get("example_value"), torch.SymInt)}
     outputs = [n for n in nodes if any(user not in inside for user in n.users)]
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
@@ -264,6 +307,42 @@ class _Modes:
             _EXIT_AUTOCAST(self.entered.pop())
         if kind is not None:
             torch._C._set_grad_enabled(self.grad_enabled)
+
+
+def _check(node: fx.Node, result: Any, given: Any) -> None:
+    """Compares what an operator returned with what its fake implementation said."""
+    promised = pytree.tree_leaves(node.meta.get("example_value"))
+    seen = {_storage(t): "an argument" for t in pytree.tree_leaves(given) if _is_plain(t)}
+    aliases = any(r.alias_info for op in overloads_of(node.target) for r in op._schema.returns)
+    for i, (t, want) in enumerate(zip(pytree.tree_leaves(result), promised, strict=False)):
+        if not (_is_plain(t) and isinstance(want, torch.Tensor)):
+            continue
+        place = f"{node.target}: output {i}"
+        where = f" ({source_line(node)})"
+        known = [n for n in want.shape if isinstance(n, int)]
+        sizes = [n for n, m in zip(t.shape, want.shape, strict=False) if isinstance(m, int)]
+        if (t.dtype, t.device, t.dim(), sizes) != (want.dtype, want.device, want.dim(), known):
+            raise ContractError(
+                f"{place} is {t.dtype} of size {list(t.shape)} on {t.device}, but its fake "
+                f"implementation promised {want.dtype} of size {list(want.shape)} on "
+                f"{want.device}{where}. Fix the fake implementation "
+                f"({fake_location(overloads_of(node.target)[0].name())}) or the kernel: they "
+                "must agree for all inputs."
+            )
+        if not aliases and t.numel() and _storage(t) in seen:
+            raise ContractError(
+                f"{place} shares memory with {seen[_storage(t)]}, which its schema does not "
+                f"declare{where}. Return a copy from the kernel (for example x.clone())."
+            )
+        seen[_storage(t)] = f"output {i}"
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided
+
+
+def _storage(t: torch.Tensor) -> int:
+    return t.untyped_storage()._cdata
 
 
 class _Pieces:
@@ -304,10 +383,10 @@ class _Pieces:
                 elif step.target in _MODES:
                     values[step] = modes.run(step, values.__getitem__)
                 else:
-                    values[step] = step.target(
-                        *fx.map_arg(step.args, values.__getitem__),
-                        **fx.map_arg(step.kwargs, values.__getitem__),
-                    )
+                    args, kwargs = fx.map_arg((step.args, step.kwargs), values.__getitem__)
+                    values[step] = step.target(*args, **kwargs)
+                    if not _is_member(step):
+                        _check(step, values[step], (args, kwargs))
                 for node in dead:
                     values.pop(node, None)
             return fx.map_arg(self.outputs, values.__getitem__)

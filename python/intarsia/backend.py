@@ -77,19 +77,18 @@ def intarsia(
     settings = Options.resolve(mode, options)
 
     def compile_piece(piece: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return _compile_dynamo_graph(piece, inputs, settings, name)
+        try:
+            return _compile_dynamo_graph(piece, inputs, settings, name)
+        except Exception as error:
+            # Eager does not refuse it, or not before somebody calls backward().
+            test = _pieces.test_for(str(error))
+            if test is None or not _pieces.needs_cut(piece, test):
+                raise
+        return _pieces.compile_in_pieces(piece, test, compile_piece)
 
     if _pieces.needs_cut(gm, _pieces.is_differentiated_inside):
         return _pieces.compile_in_pieces(gm, _pieces.is_differentiated_inside, compile_piece)
-    try:
-        return compile_piece(gm, example_inputs)
-    except RuntimeError as error:
-        # Eager raises that, too, but not before somebody calls backward().
-        if "no autograd formula was registered" not in str(error) or not _pieces.needs_cut(
-            gm, _pieces.lacks_formula
-        ):
-            raise
-    return _pieces.compile_in_pieces(gm, _pieces.lacks_formula, compile_piece)
+    return compile_piece(gm, example_inputs)
 
 
 def _compile_dynamo_graph(

@@ -917,8 +917,6 @@ mutation(
     lambda t, v: t.add_(v.clone()),
     lambda op: lambda x, v: (op(x, v) * 2, op(x[1], v[0]) * 2, x),
     fake=lambda t, v: t,
-    compile=AOT_ALIAS,
-    training=AOT_ALIAS,
     functional=AOT_ALIAS,
 )
 mutation(
@@ -946,8 +944,6 @@ mutation(
     lambda t, v: (t.add_(v.clone()), v * 2),
     lambda op: lambda x, v: (lambda r: (r[0] * 2, r[1] + 1, x))(op(x, v)),
     fake=lambda t, v: (t, torch.empty_like(v)),
-    compile=AOT_ALIAS,
-    training=AOT_ALIAS,
     functional=AOT_ALIAS,
 )
 mutation(

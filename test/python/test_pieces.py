@@ -166,6 +166,63 @@ def test_without_gradients_the_graph_is_whole(compile_with):
         assert "call pieces::inner" in compilation.program.plan_text
 
 
+@pytest.mark.parametrize(
+    "name, kernel, words",
+    [
+        ("wrong_size", lambda x: x[:2] * 2, r"output 0 is .*\[2\].*promised.*\[3\]"),
+        ("wrong_dtype", lambda x: x.double(), r"output 0 is torch.float64.*torch.float32"),
+        ("same", lambda x: x, r"output 0 shares memory with an argument.*x\.clone\(\)"),
+    ],
+)
+def test_the_contract_holds_between_pieces(name, kernel, words):
+    op = register(f"{name}(Tensor x) -> Tensor", kernel, like)
+    compiled = torch.compile(lambda x: op(x * 2) + 1, backend="intarsia", fullgraph=True)
+    with pytest.raises(intarsia.ContractError, match=f"pieces.{name}: {words}") as caught:
+        compiled(torch.ones(3, requires_grad=True))
+    assert "test_pieces.py" in str(caught.value)
+
+
+scale_ = register("scale_(Tensor(a!) x, float k) -> Tensor(a!)", lambda x, k: x.mul_(k), None)
+torch.library.register_fake("pieces::scale_", lambda x, k: x, lib=library)
+vague_ = register("vague_(Tensor(a!) x) -> Tensor(a!)", lambda x: x.mul_(2), like)
+
+
+def written_after(x):
+    y = scale_(x, 2.0)
+    x.add_(1)
+    z = y * 2
+    y.mul_(3)
+    return z, x * 1, y, x + y
+
+
+def of_a_view(x):
+    y = scale_(scale_(x[1:], 2.0), 0.5)
+    x.add_(1)
+    return y * 2, x * 3, y
+
+
+@pytest.mark.parametrize("program", [written_after, of_a_view])
+@pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
+def test_an_argument_that_is_returned_is_one_tensor(program, dynamic, fuse):
+    compiled = torch.compile(
+        program, backend="intarsia", fullgraph=True, dynamic=dynamic, options={"fuse": fuse}
+    )
+    for size in (3, 3, 5) if dynamic else (3, 3):
+        seen = []
+        for function in (program, compiled):
+            x = torch.arange(float(size * 2)).view(size, 2)
+            results = function(x)
+            places = [t.data_ptr() - x.data_ptr() for t in results]
+            seen.append((results, x, [p if 0 <= p < 100 else None for p in places]))
+        assert_same(seen[1][:2], seen[0][:2])
+        assert (seen[1][2][2], seen[1][2][0] is None) == (seen[0][2][2], seen[0][2][0] is None)
+
+
+def test_an_alias_that_the_fake_hides_is_refused(compile_with):
+    with pytest.raises(Exception, match="alias annotations"):
+        compile_with(lambda x: vague_(x) + 1)(torch.ones(3))
+
+
 @torch.library.custom_op("pieces::no_formula", mutates_args=())
 def no_formula(x: Tensor) -> Tensor:
     return x.sin()
