@@ -34,7 +34,7 @@ from torch.utils import _pytree as pytree
 from intarsia._fakes import fake_location
 from intarsia._fx import source_line
 from intarsia._hooks import overloads_of
-from intarsia._namespaces import SHIPPED
+from intarsia._namespaces import TRACED
 from intarsia.errors import CompileError, ContractError
 
 __all__ = ["compile_in_pieces", "is_differentiated_inside", "needs_cut", "test_for"]
@@ -74,7 +74,7 @@ def is_differentiated_inside(node: fx.Node, grad_enabled: bool) -> bool:
     if any(result.alias_info for op in overloads_of(node.target) for result in op._schema.returns):
         return False  # see `_returns_what_it_writes`
     return any(
-        op.namespace not in SHIPPED and _is_differentiated_inside(op.name(), device)
+        op.namespace not in TRACED and _is_differentiated_inside(op.name(), device)
         for op in overloads_of(node.target)
     )
 
@@ -97,7 +97,7 @@ def _returns_what_it_writes(node: fx.Node, grad_enabled: bool) -> bool:
     """
     for op in overloads_of(node.target):
         aliases = [result.alias_info for result in op._schema.returns]
-        if op.namespace not in SHIPPED and any(alias is not None for alias in aliases):
+        if op.namespace not in TRACED and any(alias is not None for alias in aliases):
             made = node.meta.get("example_value")
             made = made if isinstance(made, (tuple, list)) else (made,)
             given = [_layout(t) for t in _tensors((node.args, node.kwargs))]

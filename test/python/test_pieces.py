@@ -280,3 +280,18 @@ def test_checkpointed_regions_are_refused(compile_with):
     text = str(caught.value)
     for word in ("pieces.inner", "register_autograd", "test_pieces.py", "inner(x.sin())"):
         assert word in text
+
+
+def test_operators_of_pytorchs_that_are_not_aten(check):
+    import torch.ao.quantization.fx._decomposed
+
+    def f(x):
+        args = (0.5, 0, -128, 127, torch.int8)
+        return (
+            torch.ops.quantized_decomposed.fake_quant_per_channel(
+                x * 2, torch.full((3,), 0.5), torch.zeros(3, dtype=torch.int32), 0, -128, 127
+            )
+            + torch.ops.quantized_decomposed.quantize_per_tensor(x, *args).sum()
+        )
+
+    check(f, [torch.linspace(-1, 1, 6).view(3, 2).requires_grad_()], training=True)
