@@ -184,10 +184,15 @@ class MessagePassing(nn.Module):
         distance = offset.square().sum(-1, keepdim=True).clamp_min(1e-6).sqrt()
         for _ in range(2):
             message = self.message(torch.cat([x[source], x[target], distance], -1))
-            total = torch.zeros_like(x).index_add(0, target, message)
-            count = torch.zeros(x.shape[0], 1).index_add(0, target, torch.ones_like(distance))
-            x = x + self.update(torch.cat([x, total / count.clamp(min=1)], -1))
+            x = x + self.update(torch.cat([x, self.collect(message, target, x.shape[0])], -1))
         return x
+
+    def collect(self, message: Tensor, target: Tensor, nodes: int) -> Tensor:
+        """The mean of the messages (edges, width) to each node."""
+        total = message.new_zeros(nodes, message.shape[1]).index_add(0, target, message)
+        ones = torch.ones_like(message[:, :1])
+        count = message.new_zeros(nodes, 1).index_add(0, target, ones)
+        return total / count.clamp(min=1)
 
 
 class Recommender(nn.Module):

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from build_operators import ROOT, operator_library
+from models import MessagePassing
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -216,22 +217,11 @@ class Classified(nn.Module):
 # --- Others --------------------------------------------------------------------------
 
 
-class GraphNetwork(nn.Module):
+class GraphNetwork(MessagePassing):
     """Two rounds of messages along edges, added up by a registered operator."""
 
-    def __init__(self, width: int = 64) -> None:
-        super().__init__()
-        self.message = nn.Sequential(nn.Linear(2 * width + 1, width), nn.SiLU())
-        self.update = nn.Sequential(nn.Linear(2 * width, width), nn.LayerNorm(width), nn.ELU())
-
-    def forward(self, x: Tensor, position: Tensor, edges: Tensor) -> Tensor:
-        source, target = edges
-        offset = position[source] - position[target]
-        distance = offset.square().sum(-1, keepdim=True).clamp_min(1e-6).sqrt()
-        for _ in range(2):
-            message = self.message(torch.cat([x[source], x[target], distance], -1))
-            x = x + self.update(torch.cat([x, ops.scatter_sum(message, target, len(x))], -1))
-        return x
+    def collect(self, message: Tensor, target: Tensor, nodes: int) -> Tensor:
+        return ops.scatter_sum(message, target, nodes)
 
 
 def graph(nodes: int, edges: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -285,7 +275,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     ),
     "Faster R-CNN": faster_rcnn,
     "graph network, dynamic": lambda: Program(
-        GraphNetwork().eval(), [graph(2000, 12000), graph(1900, 11000)], dynamic=True
+        GraphNetwork(64).eval(), [graph(2000, 12000), graph(1900, 11000)], dynamic=True
     ),
     "200 operators on 4x8": lambda: Program(Chain(), [(torch.randn(4, 8), torch.randn(4, 8))]),
 }
