@@ -60,6 +60,12 @@ FailureOr<EmittedKernels> kernel::emitKernels(ArrayRef<graph::KernelOp> kernels,
     if (decisions) {
       ++counts.shared;
     } else {
+      DictionaryAttr given = kernelOp.getDecisionsAttr();
+      if (!given || !given.contains("loops")) {
+        kernelOp.emitError("has no loops: run cpu-schedule or cuda-schedule "
+                           "first");
+        return failure();
+      }
       Schedule schedule = Schedule::fromDecisions(kernelOp);
       KernelEmitter emitter(kernelOp, schedule);
       std::string name = nameOf(kernelOp, counts.emitted++);

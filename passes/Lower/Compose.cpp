@@ -172,8 +172,11 @@ Scalar checkedIndex(const Scalar &index, const SymExpr &size, bool wraps,
   Scalar zero = index.constant(0), end = exprScalar(size, index);
   Scalar position = wraps ? select(index < zero, index + end, index) : index;
   std::string text = message.str();
-  if (std::optional<int64_t> known = size.asInteger())
-    text += " with size " + std::to_string(*known);
+  if (std::optional<int64_t> known = size.asInteger()) {
+    std::string number = std::to_string(*known);
+    text += message.contains("dimension") ? " with size " + number
+                                          : " (size " + number + ")";
+  }
   cf::AssertOp check = createCheck((position >= zero) & (position < end), text);
   check->setAttr(indexCheckAttrName, UnitAttr::get(check.getContext()));
   return max(zero, min(position, end - index.constant(1)));

@@ -64,7 +64,10 @@ Lowered lowerGather(graph::CallOp call, KernelBuilder &kernel) {
         SmallVector<Scalar> source = llvm::to_vector(position);
         source[*dim] =
             checkedIndex(v[0].to(DType::I64), self->sizes[*dim], false,
-                         "aten::gather: index is out of bounds");
+                         ("aten::gather: index is out of bounds for "
+                          "dimension " +
+                          Twine(*dim))
+                             .str());
         return readAt(*self, source);
       })};
 }

@@ -146,6 +146,10 @@ def aot_compile(
     resolved = settings.for_graph(Path(output).name)
     libraries = [os.fspath(library) for library in op_libraries]
     rest = (libraries, resolved, list(cpus), bundle_op_libraries, code_only, freeze)
+    if isinstance(program, torch.nn.Module):
+        raise TypeError(
+            "a module is exported first: aot_compile(intarsia.export(module, inputs), output)"
+        )
     is_path = not isinstance(program, torch.export.ExportedProgram)
     if code_only and (not is_path or dtype is not None):
         raise OptionError(

@@ -112,6 +112,12 @@ def test_file_cut_short(artifact, tmp_path):
     assert not (tmp_path / "out.pt2").exists()
 
 
+def test_a_module_is_exported_first(tmp_path):
+    with pytest.raises(TypeError, match=r"intarsia\.export\(module, inputs\)"):
+        intarsia.aot_compile(torch.nn.Linear(2, 2), tmp_path / "out.pt2")
+    assert issubclass(intarsia.IndexOutOfRangeError, IndexError)
+
+
 def test_file_that_was_never_compiled(tmp_path):
     path = tmp_path / "m.pt2"
     torch.export.save(torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),)), path)

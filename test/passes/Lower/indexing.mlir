@@ -6,7 +6,7 @@
 // CHECK: ^bb0(%[[W:.+]]: tensor<11x3xf32>, %{{.+}}: tensor<?xi64>, %{{.+}}: index):
 // CHECK: ^bb0(%[[I:.+]]: i64, %{{.+}}: f32):
 // CHECK: %[[COLUMN:.+]] = linalg.index 1 : index
-// CHECK: cf.assert %{{.+}}, "aten::embedding: index out of range in self with size 11" {intarsia.index_check}
+// CHECK: cf.assert %{{.+}}, "aten::embedding: index out of range in self (size 11)" {intarsia.index_check}
 // CHECK: arith.minsi
 // CHECK: arith.maxsi
 // CHECK: tensor.extract %[[W]][%{{.+}}, %[[COLUMN]]] : tensor<11x3xf32>
