@@ -259,7 +259,7 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
                                                    {SymExpr(1), inner})})});
 
   if (packs)
-    grain = SymExpr::make(SymExpr::Kind::Max, {SymExpr(16), grain});
+    grain = SymExpr::make(SymExpr::Kind::Max, {SymExpr(packedRows), grain});
 
   NamedAttrList decisions(kernelOp.getDecisionsAttr());
   SmallVector<Attribute> loopAttrs;

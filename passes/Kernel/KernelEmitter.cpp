@@ -445,11 +445,10 @@ emitLoop(OpBuilder &b, Location loc, Value begin, Value end, Value step,
 // Operands that lie across the rows
 //===----------------------------------------------------------------------===//
 
-/// Rows that are packed at once: a cache line's worth of four bytes each.
-static int64_t blockRows(Type element) {
-  return alignmentOf(element) > 4 ? 8 : 16;
+/// The side of the squares in which a block is transposed.
+static int64_t squareSide(Type element) {
+  return alignmentOf(element) > 4 ? packedRows / 2 : packedRows;
 }
-static constexpr int64_t mostBlockRows = 16;
 
 void KernelEmitter::blockLoop(
     Value begin, Value end,
@@ -464,11 +463,11 @@ void KernelEmitter::blockLoop(
   rowSymbols.insert("row");
   rowSymbols.insert("outer");
   auto blocks = [&](Value first, Value last) {
-    emitLoop(*b, loc, first, last, constant(mostBlockRows), {},
+    emitLoop(*b, loc, first, last, constant(packedRows), {},
              [&](Value start, ValueRange) {
                ScopeGuard scope(*this);
-               Value stop = arith::AddIOp::create(*b, loc, start,
-                                                  constant(mostBlockRows));
+               Value stop =
+                   arith::AddIOp::create(*b, loc, start, constant(packedRows));
                stop = arith::MinSIOp::create(*b, loc, stop, last);
                block.emplace();
                block->begin = start;
@@ -534,7 +533,7 @@ Value KernelEmitter::packed(unsigned buffer, Type element,
       offset.substitute({{laneSymbol, SymExpr::symbol("v")}}).str();
   auto [start, isNew] = block->packs.try_emplace(id, scratchSize);
   if (isNew) {
-    scratchSize = scratchSize + pitch * SymExpr(mostBlockRows);
+    scratchSize = scratchSize + pitch * SymExpr(packedRows);
     emitPack(buffer, element, offset, start->second, pitch);
   }
   Value row = arith::SubIOp::create(*b, loc, symbolValues["row"], block->begin);
@@ -579,7 +578,7 @@ void KernelEmitter::emitPack(unsigned buffer, Type element,
   Value outerRow = symbolValues["row"], outerLane = symbolValues[lane];
   SymExpr length = ranges.at(lane);
   SymExpr stride = *strideAlong(offset, lane);
-  int64_t count = blockRows(element);
+  int64_t count = squareSide(element);
   int64_t alignment = alignmentOf(element);
   {
     LaneGuard none(*this, "", 0, {});
@@ -1170,6 +1169,7 @@ SmallVector<Value> KernelEmitter::emitScalars(Block &scalarBody,
 //===----------------------------------------------------------------------===//
 // Loops
 //===----------------------------------------------------------------------===//
+
 SmallVector<Value> KernelEmitter::scalarLoop(const std::string &symbol,
                                              Value begin, Value end, Value step,
                                              ArrayRef<Value> initial,

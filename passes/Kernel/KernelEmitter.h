@@ -65,6 +65,10 @@ struct Schedule {
 /// store past them saves reading the lines that it overwrites.
 inline constexpr int64_t streamBytes = int64_t(8) << 20;
 
+/// Rows of a block, of which operands that lie across them are packed at once:
+/// a cache line's worth of four bytes each.
+inline constexpr int64_t packedRows = 16;
+
 /// On a `linalg.generic`: a dear value that several passes over a row need is
 /// kept in scratch memory.
 inline constexpr llvm::StringLiteral cachedAttrName = "intarsia.cached";

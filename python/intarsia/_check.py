@@ -9,7 +9,7 @@
 What ``intarsia-run --check-against eager`` starts: runs the exported program that is
 in MODEL eagerly on INPUTS, pairs of name and tensor, and compares with the tensors in
 OUTPUTS, both files of torch.save. Status 0: they agree within PyTorch's tolerances;
-1: they do not; 2: the program cannot be run.
+`DIFFERS`: they do not; 2: the program cannot be run.
 """
 
 from __future__ import annotations

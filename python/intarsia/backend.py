@@ -140,8 +140,11 @@ def _compile_dynamo_graph(
     # PyTorch would run an operator once where the program calls it twice with equal
     # arguments, though nothing says that it always returns the same.
     settled = functorch_config.patch(decompose_custom_triton_ops=False, cse=False)
-    ambient = f"grad {grad_enabled} autocast {autocast} memory {_cache.memory(example_inputs)}"
-    cache = _cache.keyed_by(settings, ambient) if caching else nullcontext()
+    cache: Any = nullcontext()
+    if caching:
+        memory = _cache.memory(example_inputs)
+        ambient = f"grad {grad_enabled} autocast {autocast} memory {memory}"
+        cache = _cache.keyed_by(settings, ambient)
     with _hooks.keep_effects(gm), settled, cache:
         return backend(gm, example_inputs)
 
