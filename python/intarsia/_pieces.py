@@ -8,8 +8,9 @@
 
 Two kinds of operator have no formula that it could trace in training:
 
-- One with a kernel for a device and none for autograd. Eager differentiates what its
-  kernel calls; a traced graph has no gradient there, and says nothing.
+- One with a kernel for a device and none for autograd, or one that falls through. Eager
+  differentiates what its kernel calls; a traced graph has no gradient there, and says
+  nothing.
 - A `torch.library.custom_op` without ``register_autograd``. Eager runs it, and raises
   when somebody calls ``backward()``; AOTAutograd raises while it traces.
 
@@ -27,17 +28,18 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from intarsia._fakes import fake_location
+from intarsia._contract import Contract, Symbols, is_plain, storage
 from intarsia._fx import source_line
 from intarsia._hooks import overloads_of
 from intarsia._namespaces import TRACED
-from intarsia.errors import CompileError, ContractError
+from intarsia.errors import CompileError
 
-__all__ = ["compile_in_pieces", "is_differentiated_inside", "needs_cut", "test_for"]
+__all__ = ["REFUSED", "compile_in_pieces", "is_differentiated_inside", "needs_cut"]
 
 # Nodes that change a state of the thread; they run between two pieces, too.
 _GRAD_MODE = torch._C._set_grad_enabled
@@ -53,13 +55,23 @@ _REGIONS = ("tag_activation_checkpoint", "invoke_subgraph")
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_differentiated_inside(name: str, device: str) -> bool:
-    """Whether autograd has no kernel of this operator, and records what its kernel calls."""
+def _autograd_kernel(name: str, device: str) -> str:
+    """How PyTorch describes what autograd calls for an operator."""
     key = f"Autograd{device.upper()}: "
-    for line in torch._C._dispatch_dump_table(name).splitlines():
-        if line.startswith(key):
-            return "[backend fallback]" in line
-    return False
+    lines = torch._C._dispatch_dump_table(name).splitlines()
+    return next((line.removeprefix(key) for line in lines if line.startswith(key)), "")
+
+
+def _falls_through(name: str, device: str) -> bool:
+    """Whether autograd was told to let the operator pass: then what its fake
+    implementation returns requires no gradient either."""
+    return _autograd_kernel(name, device).startswith("fallthrough")
+
+
+def _is_recorded_inside(name: str, device: str) -> bool:
+    """Whether autograd has no formula of this operator, and records what its kernel calls."""
+    kernel = _autograd_kernel(name, device)
+    return kernel.endswith("[backend fallback]") or _falls_through(name, device)
 
 
 #: Takes a node, and whether grad mode is on there.
@@ -68,15 +80,29 @@ _Test = Callable[[fx.Node, bool], bool]
 
 def is_differentiated_inside(node: fx.Node, grad_enabled: bool) -> bool:
     """Whether eager records what the kernel of this node's operator calls."""
-    if not grad_enabled or not _may_carry_a_gradient(node):
-        return False
-    device = next(_tensors((node.args, node.kwargs))).device.type
-    if any(result.alias_info for op in overloads_of(node.target) for result in op._schema.returns):
+    operators = overloads_of(node.target)
+    if any(result.alias_info for op in operators for result in op._schema.returns):
         return False  # see `_returns_what_it_writes`
-    return any(
-        op.namespace not in TRACED and _is_differentiated_inside(op.name(), device)
-        for op in overloads_of(node.target)
-    )
+    recorded = _recorded_inside(node) if grad_enabled else []
+    if any(_falls_through(name, device) for name, device in recorded):
+        made = _tensors(node.meta.get("example_value"))
+        return any(op._schema.is_mutable for op in operators) or any(map(_may_require_grad, made))
+    return bool(recorded) and _may_carry_a_gradient(node)
+
+
+def _recorded_inside(node: fx.Node) -> list[tuple[str, str]]:
+    """The operators, and the device, of a node that gives some a tensor with a gradient."""
+    operators = [op for op in overloads_of(node.target) if op.namespace not in TRACED]
+    given = list(_tensors((node.args, node.kwargs))) if operators else []
+    if not any(t.requires_grad for t in given):
+        return []
+    device = given[0].device.type
+    names = [(op.name(), device) for op in operators]
+    return [name for name in names if _is_recorded_inside(*name)]
+
+
+def _may_require_grad(t: torch.Tensor) -> bool:
+    return t.is_floating_point() or t.is_complex()
 
 
 def _lacks_formula(node: fx.Node, grad_enabled: bool) -> bool:
@@ -110,16 +136,11 @@ def _returns_what_it_writes(node: fx.Node, grad_enabled: bool) -> bool:
 
 
 def _layout(t: torch.Tensor) -> Any:
-    return _storage(t), t.dtype, t.shape, t.stride(), t.storage_offset()
+    return storage(t), t.dtype, t.shape, t.stride(), t.storage_offset()
 
 
-def test_for(refusal: str) -> _Test | None:
-    """What tells the operators that this error of AOTAutograd's is about."""
-    if "no autograd formula was registered" in refusal:
-        return _lacks_formula
-    if "output has alias annotations" in refusal:
-        return _returns_what_it_writes
-    return None
+#: What AOTAutograd refuses and eager does not, or not before somebody calls backward().
+REFUSED: tuple[_Test, ...] = (_lacks_formula, _returns_what_it_writes)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -193,6 +214,7 @@ def compile_in_pieces(
     gm: fx.GraphModule,
     test: _Test,
     compile_piece: Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]],
+    strict: bool,
 ) -> Callable[..., Any]:
     """Compiles what is between the operators for which `test` holds.
 
@@ -204,11 +226,14 @@ def compile_in_pieces(
         Tells the nodes at which to cut.
     compile_piece
         Compiles one piece for its example inputs.
+    strict
+        Other strides than the fake implementation's are an error.
     """
-    cuts = set(_cut_points(gm, test))
-    cuts.update(n for n in gm.graph.nodes if n.op == "call_function" and n.target in _MODES)
-    program = _Pieces(gm)
+    program = _Pieces(gm, strict)
     piece: list[fx.Node] = []
+    cuts: set[fx.Node] = set()
+    gradients = _Gradients(gm)
+    views = _views_of_written(gm)
     with _Modes() as modes:
 
         def close() -> None:
@@ -219,17 +244,141 @@ def compile_in_pieces(
                 piece.clear()
 
         for node in _members_first(gm):
-            if node in cuts or (_is_member(node) and node.args[0] in cuts):
+            if node.op in ("placeholder", "get_attr", "output"):
+                continue
+            if node.target not in _MODES:
+                gradients.update(node)
+            is_cut = node in views or (
+                node.op == "call_function"
+                and (node.target in _MODES or test(node, torch.is_grad_enabled()))
+            )
+            if is_cut or (_is_member(node) and node.args[0] in cuts):
                 cuts.add(node)
                 close()
                 program.steps.append((node, list(node.all_input_nodes), [node]))
                 if node.target in _MODES:  # what follows is compiled for it
                     modes.run(node, lambda n: n)
-            elif node.op not in ("placeholder", "get_attr", "output"):
+                else:
+                    gradients.record(node)
+            else:
                 piece.append(node)
         close()
     program.note_last_uses()
     return program
+
+
+def _views_of_written(gm: fx.GraphModule) -> set[fx.Node]:
+    """What shares memory with a tensor that gets a gradient when a kernel writes it.
+
+    A piece that computes no gradients would return views that autograd does not know.
+    """
+    written: set[int] = set()
+    for node in gm.graph.nodes:
+        if _recorded_inside(node):
+            tensors = (t for argument in _written(node) for t in _tensors(argument))
+            written.update(storage(t) for t in tensors if not t.requires_grad)
+
+    def storages(value: Any) -> set[int]:
+        return {storage(t) for t in filter(is_plain, _tensors(value))}
+
+    return {
+        node
+        for node in (gm.graph.nodes if written else ())
+        if node.op in ("call_function", "call_method")
+        and not written.isdisjoint(storages(node) & storages((node.args, node.kwargs)))
+    }
+
+
+class _Recorded(torch.autograd.Function):
+    """A tensor like another one that requires a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, source: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return t.new_empty_strided(t.size(), t.stride())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        raise NotImplementedError  # example values are never differentiated
+
+
+class _Gradients:
+    """Which example values require a gradient in eager.
+
+    A fake implementation calls nothing that autograd would record: in Dynamo's graph,
+    what such an operator writes, and what it returns if autograd lets it pass, has no
+    gradient, and neither has what is computed of it.
+    """
+
+    def __init__(self, gm: fx.GraphModule) -> None:
+        self.gm = gm
+        # Not the one that AOTAutograd will work in.
+        values = _tensors([n.meta.get("example_value") for n in gm.graph.nodes])
+        modes = (getattr(t, "fake_mode", None) for t in values)
+        self.mode = next((mode for mode in modes if mode is not None), None)
+        self.active = False
+
+    def record(self, node: fx.Node) -> None:
+        """The operator of this node has run."""
+        recorded = _recorded_inside(node) if torch.is_grad_enabled() else []
+        if not recorded or self.mode is None:
+            return
+        for argument in _written(node):
+            for t in filter(_may_require_grad, _tensors(argument)):
+                if not t.requires_grad:
+                    with self.mode:
+                        t.copy_(self._source())
+        if any(_falls_through(name, device) for name, device in recorded):
+            self._require_results(node)
+
+    def update(self, node: fx.Node) -> None:
+        """Computes the example value of a node again."""
+        if not self.active:
+            return
+        given = list(_tensors((node.args, node.kwargs)))
+        if not any(t.requires_grad for t in given):
+            return
+        if not node.meta.get("unbacked_bindings"):
+            try:
+                with self.mode:
+                    args, kwargs = fx.map_arg((node.args, node.kwargs), self._value)
+                    if node.op == "call_method":
+                        made = getattr(args[0], node.target)(*args[1:], **kwargs)
+                    else:
+                        made = node.target(*args, **kwargs)
+                node.meta["example_value"] = made
+                return
+            except Exception:  # what runs under Dynamo alone
+                pass
+        if torch.is_grad_enabled():
+            self._require_results(node)
+
+    def _value(self, node: fx.Node) -> Any:
+        if node.op == "get_attr":
+            return functools.reduce(getattr, node.target.split("."), self.gm)
+        return node.meta["example_value"]
+
+    def _source(self) -> torch.Tensor:
+        self.active = True
+        return torch.zeros((), requires_grad=True)
+
+    def _require_results(self, node: fx.Node) -> None:
+        def require(t: torch.Tensor) -> torch.Tensor:
+            if not is_plain(t) or not _may_require_grad(t) or t.requires_grad:
+                return t
+            with self.mode:
+                return _Recorded.apply(self._source(), t)
+
+        value = node.meta.get("example_value")
+        node.meta["example_value"] = pytree.tree_map_only(torch.Tensor, require, value)
+
+
+def _written(node: fx.Node) -> Iterator[Any]:
+    """The arguments that an operator writes."""
+    for op in overloads_of(node.target):
+        for i, argument in enumerate(op._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                given = node.args[i] if i < len(node.args) else None
+                yield node.kwargs.get(argument.name, given)
 
 
 def _is_member(node: fx.Node) -> bool:
@@ -309,48 +458,15 @@ class _Modes:
             torch._C._set_grad_enabled(self.grad_enabled)
 
 
-def _check(node: fx.Node, result: Any, given: Any) -> None:
-    """Compares what an operator returned with what its fake implementation said."""
-    promised = pytree.tree_leaves(node.meta.get("example_value"))
-    seen = {_storage(t): "an argument" for t in pytree.tree_leaves(given) if _is_plain(t)}
-    aliases = any(r.alias_info for op in overloads_of(node.target) for r in op._schema.returns)
-    for i, (t, want) in enumerate(zip(pytree.tree_leaves(result), promised, strict=False)):
-        if not (_is_plain(t) and isinstance(want, torch.Tensor)):
-            continue
-        place = f"{node.target}: output {i}"
-        where = f" ({source_line(node)})"
-        known = [n for n in want.shape if isinstance(n, int)]
-        sizes = [n for n, m in zip(t.shape, want.shape, strict=False) if isinstance(m, int)]
-        if (t.dtype, t.device, t.dim(), sizes) != (want.dtype, want.device, want.dim(), known):
-            raise ContractError(
-                f"{place} is {t.dtype} of size {list(t.shape)} on {t.device}, but its fake "
-                f"implementation promised {want.dtype} of size {list(want.shape)} on "
-                f"{want.device}{where}. Fix the fake implementation "
-                f"({fake_location(overloads_of(node.target)[0].name())}) or the kernel: they "
-                "must agree for all inputs."
-            )
-        if not aliases and t.numel() and _storage(t) in seen:
-            raise ContractError(
-                f"{place} shares memory with {seen[_storage(t)]}, which its schema does not "
-                f"declare{where}. Return a copy from the kernel (for example x.clone())."
-            )
-        seen[_storage(t)] = f"output {i}"
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout is torch.strided
-
-
-def _storage(t: torch.Tensor) -> int:
-    return t.untyped_storage()._cdata
-
-
 class _Pieces:
     """Compiled pieces, and between them operators that run as in eager."""
 
-    def __init__(self, gm: fx.GraphModule) -> None:
+    def __init__(self, gm: fx.GraphModule, strict: bool) -> None:
         self.gm = gm  # keeps attributes alive
+        self.strict = strict
         self.inputs = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        values = ((n, n.meta.get("example_value")) for n in self.inputs)
+        self.symbols = {n: v.node.expr for n, v in values if isinstance(v, torch.SymInt)}
         self.constants = {
             n: functools.reduce(getattr, n.target.split("."), gm)
             for n in gm.graph.nodes
@@ -374,6 +490,7 @@ class _Pieces:
     def __call__(self, *args: Any) -> Any:
         values = self.constants | dict(zip(self.inputs, args, strict=True))
         del args
+        symbols: Symbols = {symbol: sympy.Integer(values[n]) for n, symbol in self.symbols.items()}
         with _Modes() as modes:
             for (step, taken, made), dead in zip(self.steps, self.dead, strict=True):
                 if not isinstance(step, fx.Node):
@@ -384,9 +501,15 @@ class _Pieces:
                     values[step] = modes.run(step, values.__getitem__)
                 else:
                     args, kwargs = fx.map_arg((step.args, step.kwargs), values.__getitem__)
-                    values[step] = step.target(*args, **kwargs)
-                    if not _is_member(step):
-                        _check(step, values[step], (args, kwargs))
+                    if step.op == "call_method":
+                        result = getattr(args[0], step.target)(*args[1:], **kwargs)
+                    else:
+                        result = step.target(*args, **kwargs)
+                    if overloads_of(step.target):
+                        contract = Contract(step, self.strict, (args, kwargs), symbols)
+                        result = contract.receive(result)
+                    values[step] = result
+                    del args, kwargs, result
                 for node in dead:
                     values.pop(node, None)
             return fx.map_arg(self.outputs, values.__getitem__)

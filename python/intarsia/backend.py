@@ -79,15 +79,15 @@ def intarsia(
     def compile_piece(piece: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         try:
             return _compile_dynamo_graph(piece, inputs, settings, name)
-        except Exception as error:
-            # Eager does not refuse it, or not before somebody calls backward().
-            test = _pieces.test_for(str(error))
-            if test is None or not _pieces.needs_cut(piece, test):
+        except Exception:
+            refused = (test for test in _pieces.REFUSED if _pieces.needs_cut(piece, test))
+            if (test := next(refused, None)) is None:
                 raise
-        return _pieces.compile_in_pieces(piece, test, compile_piece)
+        return _pieces.compile_in_pieces(piece, test, compile_piece, settings.strict)
 
-    if _pieces.needs_cut(gm, _pieces.is_differentiated_inside):
-        return _pieces.compile_in_pieces(gm, _pieces.is_differentiated_inside, compile_piece)
+    test = _pieces.is_differentiated_inside
+    if _pieces.needs_cut(gm, test):
+        return _pieces.compile_in_pieces(gm, test, compile_piece, settings.strict)
     return compile_piece(gm, example_inputs)
 
 

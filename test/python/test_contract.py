@@ -395,6 +395,10 @@ register("force(Tensor x) -> Tensor", _force, like)
 force = torch.ops.contract.force
 
 
+register("force_past(Tensor x) -> Tensor", _force, like)
+library.impl("force_past", torch.library.fallthrough_kernel, "Autograd")
+
+
 @torch.library.custom_op("contract::lower", mutates_args=())
 def lower(x: Tensor) -> Tensor:
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -412,7 +416,11 @@ def compiles(x: Tensor) -> Tensor:
 compiles.register_fake(torch.empty_like)
 
 
-@pytest.mark.parametrize("op", [force, lower, compiles], ids=["autograd", "autocast", "compile"])
+@pytest.mark.parametrize(
+    "op",
+    [force, torch.ops.contract.force_past, lower, compiles],
+    ids=["autograd", "autograd_falls_through", "autocast", "compile"],
+)
 def test_kernels_use_pytorch_inside(through, op):
     x = torch.randn(4, 4)
     f = through(lambda x: op(x * 2) + 1, x)

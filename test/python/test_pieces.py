@@ -75,6 +75,10 @@ add_sin_ = register(
     lambda x, y: (x.add_(y.sin()), None)[1],
     lambda x, y: None,
 )
+passes = register("passes(Tensor x) -> Tensor", lambda x: x.sin() * x, like)
+library.impl("passes", torch.library.fallthrough_kernel, "Autograd")
+raw = register("raw(Tensor x) -> Tensor", lambda x: x.detach().sin(), like)
+library.impl("raw", torch.library.fallthrough_kernel, "Autograd")
 whole = register("whole(Tensor x) -> Tensor", lambda x: (x > 0).long(), lambda x: like(x).long())
 
 
@@ -103,6 +107,23 @@ def writes(x):
     return y * 2
 
 
+def writes_what_has_no_gradient(x):
+    buffer = torch.zeros_like(x)
+    tail = buffer[1:]
+    add_sin_(tail, x[1:] * 3)
+    a = inner(buffer.exp())
+    buffer.mul_(2)
+    return a * tail.sum() + x.detach() * buffer
+
+
+def passed_by_autograd(x):
+    y = passes(x * 2)
+    z = inner(raw(y + 1) * y.sum()) + passes(y)
+    with torch.no_grad():
+        z = z + passes(y)
+    return torch.cat([z, raw(x * 3)]) + raw(x).sum() + x.sum()
+
+
 def random(x):
     return inner(torch.nn.functional.dropout(x * 2, 0.5)) + torch.rand_like(x)
 
@@ -124,7 +145,18 @@ def autocast(x):
     return z.sum(0) + inner(x)
 
 
-PROGRAMS = [chain, kinds, several, members, writes, random, grad_modes, autocast]
+PROGRAMS = [
+    chain,
+    kinds,
+    several,
+    members,
+    writes,
+    writes_what_has_no_gradient,
+    passed_by_autograd,
+    random,
+    grad_modes,
+    autocast,
+]
 
 
 def observe(function: Callable, size: int = 4) -> Any:
@@ -166,20 +198,60 @@ def test_without_gradients_the_graph_is_whole(compile_with):
         assert "call pieces::inner" in compilation.program.plan_text
 
 
-@pytest.mark.parametrize(
-    "name, kernel, words",
-    [
-        ("wrong_size", lambda x: x[:2] * 2, r"output 0 is .*\[2\].*promised.*\[3\]"),
-        ("wrong_dtype", lambda x: x.double(), r"output 0 is torch.float64.*torch.float32"),
-        ("same", lambda x: x, r"output 0 shares memory with an argument.*x\.clone\(\)"),
-    ],
-)
-def test_the_contract_holds_between_pieces(name, kernel, words):
-    op = register(f"{name}(Tensor x) -> Tensor", kernel, like)
-    compiled = torch.compile(lambda x: op(x * 2) + 1, backend="intarsia", fullgraph=True)
+BROKEN = {
+    "wrong_size": ("Tensor", lambda x: x[:2] * 2, r"output 0 is .*\[2, 2\].*promised.*\[3, 2\]"),
+    "wrong_dtype": ("Tensor", lambda x: x.double(), r"output 0 is torch.float64.*torch.float32"),
+    "same": ("Tensor", lambda x: x, r"output 0 shares memory with an argument.*x\.clone\(\)"),
+    "a_list": ("Tensor[]", lambda x: [x * 2], r"output 0 has 1 members.*promised 2"),
+    "a_member": ("Tensor[]", lambda x: [x * 2, x[0] * 2], r"output 0\[1\] is .*\[2\].*\[3, 2\]"),
+    "a_number": ("(Tensor, SymInt)", lambda x: (x * 2, 7), r"output 1 is 7.*promised 3"),
+    "nothing": ("(Tensor, Tensor?)", lambda x: (x * 2, None), r"output 1 is None.*a tensor"),
+}
+FAKES = {
+    "Tensor": like,
+    "Tensor[]": lambda x: [like(x), like(x)],
+    "(Tensor, SymInt)": lambda x: (like(x), x.shape[0]),
+    "(Tensor, Tensor?)": lambda x: (like(x), like(x)),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_contract_holds_between_pieces(name, dynamic):
+    results, kernel, words = BROKEN[name]
+    if not hasattr(torch.ops.pieces, name):
+        register(f"{name}(Tensor x) -> {results}", kernel, FAKES[results])
+    op = getattr(torch.ops.pieces, name)
+
+    def f(x):
+        first, *_ = torch.utils._pytree.tree_leaves(op(x * 2))
+        return first + 1
+
+    compiled = torch.compile(f, backend="intarsia", fullgraph=True, dynamic=dynamic)
     with pytest.raises(intarsia.ContractError, match=f"pieces.{name}: {words}") as caught:
-        compiled(torch.ones(3, requires_grad=True))
+        compiled(torch.ones(3, 2, requires_grad=True))
     assert "test_pieces.py" in str(caught.value)
+
+
+@pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
+def test_other_strides_are_copied_between_pieces(dynamic):
+    """What follows was compiled for those of the fake implementation."""
+    name = f"columns_{dynamic}"
+    op = register(f"{name}(Tensor x) -> Tensor", lambda x: (x * 2).t().contiguous().t(), like)
+
+    def f(x):
+        return (op(x * 2).as_strided((2,), (1,)) * 3).sum() + op(x).view(-1).sum()
+
+    def compiled(**options):
+        settings = {"fullgraph": True, "dynamic": dynamic, "options": options}
+        return torch.compile(f, backend="intarsia", **settings)
+
+    x = torch.arange(6.0).view(3, 2).requires_grad_()
+    with pytest.warns(UserWarning, match=rf"{name}.*\[1, 3\].*promised \[2, 1\]"):
+        compiled()(x).backward()
+    assert_same(x.grad, torch.tensor([[14.0, 14], [2, 2], [2, 2]]))
+    with pytest.raises(intarsia.ContractError, match=r"\[1, 3\].*promised \[2, 1\]"):
+        compiled(strict=True)(x)
 
 
 scale_ = register("scale_(Tensor(a!) x, float k) -> Tensor(a!)", lambda x, k: x.mul_(k), None)

@@ -1,5 +1,4 @@
-//===- Calls.cpp - Calling a registered operator
-//------------------------------===//
+//===- Calls.cpp - Calling a registered operator --------------------------===//
 //
 // Part of the Intarsia project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -239,11 +238,9 @@ struct PreparedCall {
     isAten = name.rfind("aten::", 0) == 0 || name.rfind("prims::", 0) == 0;
     // Eager comes through the operator's own autograd kernel, in which what its
     // kernel computes is not recorded.
-    belowAutograd =
-        !isAten &&
-        (this->op.hasKernelForDispatchKey(c10::DispatchKey::Autograd) ||
-         this->op.hasKernelForDispatchKey(c10::DispatchKey::AutogradCPU) ||
-         this->op.hasKernelForDispatchKey(c10::DispatchKey::AutogradCUDA));
+    belowAutograd = !isAten && (hasKernel(c10::DispatchKey::Autograd) ||
+                                hasKernel(c10::DispatchKey::AutogradCPU) ||
+                                hasKernel(c10::DispatchKey::AutogradCUDA));
     // The kernel is given other strides than the fake was.
     freeLayout = this->op.hasTag(at::Tag::needs_contiguous_strides) ||
                  this->op.hasTag(at::Tag::needs_fixed_stride_order) ||
@@ -261,6 +258,11 @@ struct PreparedCall {
   }
 
 private:
+  bool hasKernel(c10::DispatchKey key) const {
+    return op.hasKernelForDispatchKey(key) &&
+           !op.isKernelFallthroughKernel(key);
+  }
+
   [[noreturn]] void broken(const std::string &what) const {
     std::string remedy;
     if (isAten)
