@@ -39,6 +39,8 @@ struct PipelineOptions {
   bool fma = true;
   /// Whether the machine has AVX-512F.
   bool avx512 = false;
+  /// Whether emulated CUDA kernels record their accesses.
+  bool traces = false;
   /// The types of device for which calls become kernels; all others stay calls.
   std::vector<std::string> devices = {"cpu"};
 };
@@ -58,6 +60,10 @@ void buildCPUPipeline(mlir::OpPassManager &manager,
 /// The same for kernels on CUDA: functions of the LLVM and NVVM dialects in a
 /// `gpu.module` `@kernels`.
 void buildCUDAPipeline(mlir::OpPassManager &manager,
+                       const PipelineOptions &options);
+/// The same for kernels on the CPU that are to run CUDA's code: what
+/// buildCPUPipeline makes, of what buildCUDAPipeline has before NVVM.
+void buildSIMTPipeline(mlir::OpPassManager &manager,
                        const PipelineOptions &options);
 /// The decisions about memory. `reuse`: also those that only save copies.
 void buildPlanPipeline(mlir::OpPassManager &manager, bool reuse);

@@ -128,8 +128,11 @@ def CUDAEmitKernels : Pass<"cuda-emit-kernels", "::mlir::ModuleOp"> {
     Threads step through the iterations by the size of the grid. The kernel's
     `decisions` learn `symbol` and `checks`.
 
-    A kernel that is not on CUDA is an error.
+    A kernel that is not on CUDA is an error, unless it is to be emulated.
   }];
+  let options = [
+    Option<"emulated", "emulated", "bool", "false",
+           "Take kernels for any device: a CPU will run them (gpu-to-simt)">];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
                            "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
@@ -144,7 +147,7 @@ def CUDASchedule : Pass<"cuda-schedule", "::mlir::ModuleOp"> {
     Adds to the `decisions` of every `intarsia.kernel` what `cpu-schedule` does
     (see there), with one lane: a thread computes one element (`flat`), or one
     whole row where the kernel reduces along rows. `domain` is the number of
-    these, `threads` that of a block's threads.
+    these, `threads` that of a block's threads, `grid` that of the blocks.
   }];
   let dependentDialects = ["::intarsia::graph::GraphDialect"];
 }
@@ -296,6 +299,33 @@ def Functionalise : Pass<"functionalise", "::mlir::ModuleOp"> {
   let statistics = [
     Statistic<"numRenamed", "renamed", "Storages whose writes became values">,
     Statistic<"numKept", "kept", "Written storages that stay as they are">];
+}
+
+def GPUToSIMT : Pass<"gpu-to-simt", "::mlir::ModuleOp"> {
+  let summary = "Make CPU kernels of CUDA kernels, which emulate a grid of threads";
+  let description = [{
+    A test aid. Each kernel function of the `gpu.module` `@kernels`, after
+    `cuda-emit-kernels` and before NVVM, becomes a function of the module
+    `@kernels` with the signature of KernelABI.h that runs all threads of a grid
+    on one CPU thread. Where the kernel has barriers or shuffles, a thread is an
+    LLVM coroutine. Every load and store is held against the buffer (or the
+    shared memory) that it belongs to, and its address against its alignment.
+
+    The kernels' `checks` learn three more: an access out of bounds, one that is
+    not aligned, and threads that wait for each other at different places. With
+    `traces` there is a global variable `intarsia_simt_trace`: where it points
+    to memory, of which the first word is 0 and the second the number of records
+    that the rest has place for, each access leaves a record of four words there:
+    the thread, the place in the code (times two, plus one for a store), the
+    address, the bytes.
+  }];
+  let options = [
+    Option<"traces", "traces", "bool", "false", "Whether accesses are recorded">,
+    Option<"maxBlocks", "max-blocks", "int64_t", "5",
+           "Blocks of a grid, at most: those that do more turns are seen to">];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::cf::ControlFlowDialect",
+                           "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
+                           "::mlir::scf::SCFDialect"];
 }
 
 def InlineRegions : Pass<"inline-regions", "::mlir::ModuleOp"> {

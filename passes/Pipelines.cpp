@@ -71,6 +71,23 @@ void buildCUDAPipeline(OpPassManager &manager, const PipelineOptions &options) {
   kernels.addPass(createCUDAToNVVM());
 }
 
+void buildSIMTPipeline(OpPassManager &manager, const PipelineOptions &options) {
+  manager.addPass(createCUDASchedule());
+  CUDAEmitKernelsOptions emit;
+  emit.emulated = true;
+  manager.addPass(createCUDAEmitKernels(emit));
+  OpPassManager &code = manager.nest<gpu::GPUModuleOp>();
+  CPUExpandMathOptions math;
+  math.fma = options.fma;
+  code.addPass(createCPUExpandMath(math));
+  code.addPass(createCPUCheckMath());
+  code.addPass(createCPUExpandConversions());
+  GPUToSIMTOptions simt;
+  simt.traces = options.traces;
+  manager.addPass(createGPUToSIMT(simt));
+  manager.nest<ModuleOp>().addPass(createCPUToLLVM());
+}
+
 void buildPlanPipeline(OpPassManager &manager, bool reuse) {
   PlanInplaceOptions options;
   options.reuse = reuse;
@@ -100,6 +117,11 @@ struct StageOptions : PassPipelineOptions<StageOptions> {
                       llvm::cl::desc("Whether the CPU has AVX-512F"),
                       llvm::cl::init(false)};
 
+  Option<bool> traces{*this, "traces",
+                      llvm::cl::desc("Whether emulated kernels record their "
+                                     "accesses (gpu-to-simt)"),
+                      llvm::cl::init(false)};
+
   ListOption<std::string> devices{
       *this, "devices",
       llvm::cl::desc("Types of device to make kernels for; default: cpu")};
@@ -110,6 +132,7 @@ struct StageOptions : PassPipelineOptions<StageOptions> {
       options.devices.assign(devices.begin(), devices.end());
     options.fma = fma;
     options.avx512 = avx512;
+    options.traces = traces;
     options.numerics = numerics;
     options.vectorBits = vectorBits;
     return options;
@@ -139,6 +162,11 @@ void registerIntarsiaPipelines() {
       "Schedule the kernels and emit their code in the LLVM and NVVM dialects",
       [](OpPassManager &manager, const StageOptions &options) {
         buildCUDAPipeline(manager, options);
+      });
+  PassPipelineRegistration<StageOptions>(
+      "simt", "Make CPU kernels that emulate the CUDA kernels",
+      [](OpPassManager &manager, const StageOptions &options) {
+        buildSIMTPipeline(manager, options);
       });
   PassPipelineRegistration<>("plan", "Decide what is written in place",
                              [](OpPassManager &manager) {

@@ -109,6 +109,9 @@ public:
     if (options.target != "cpu" && options.target != "cuda")
       throw CompileError("the target is \"cpu\" or \"cuda\", not \"" +
                          options.target + "\"");
+    if (!options.emulate.empty() && options.emulate != "cuda")
+      throw CompileError("what is emulated is \"cuda\", not \"" +
+                         options.emulate + "\"");
     if (options.freeze && !options.fuse)
       throw CompileError("with `fuse` off every node is a call: nothing is "
                          "frozen");
@@ -227,7 +230,10 @@ private:
     lowerAndFuse(pipeline);
     timed("kernels", [&] {
       runPasses("kernel generation", [&](OpPassManager &manager) {
-        buildCPUPipeline(manager, pipeline);
+        if (options.emulate.empty())
+          buildCPUPipeline(manager, pipeline);
+        else
+          buildSIMTPipeline(manager, pipeline);
       });
     });
 

@@ -93,13 +93,15 @@ public:
 class CUDAEmitKernels final
     : public ::intarsia::impl::CUDAEmitKernelsBase<CUDAEmitKernels> {
 public:
+  using CUDAEmitKernelsBase::CUDAEmitKernelsBase;
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SmallVector<graph::KernelOp> kernels;
     WalkResult walked = module.walk([&](graph::KernelOp kernelOp) {
       auto type =
           cast<graph::TensorType>(kernelOp.getOutputs().front().getType());
-      if (!type.getDevice().starts_with("cuda")) {
+      if (!emulated && !type.getDevice().starts_with("cuda")) {
         kernelOp.emitError("is on ")
             << type.getDevice() << ", not on cuda: pass lower-calls the option "
             << "devices=cuda";

@@ -63,8 +63,13 @@ LogicalResult schedule(graph::KernelOp kernelOp) {
   decisions.set("lanes", builder.getI64IntegerAttr(1));
   decisions.set("tail_lanes", builder.getI64IntegerAttr(1));
   decisions.set("domain", graph::ExprAttr::get(context, domain));
-  decisions.set("threads",
-                builder.getI64IntegerAttr(pure ? elementThreads : rowThreads));
+  int64_t threads = pure ? elementThreads : rowThreads;
+  decisions.set("threads", builder.getI64IntegerAttr(threads));
+  // A block for all of them, with the grid's blocks as far as they reach.
+  SymExpr blocks =
+      SymExpr::make(SymExpr::Kind::FloorDiv,
+                    {domain + SymExpr(threads - 1), SymExpr(threads)});
+  decisions.set("grid", graph::ExprAttr::get(context, blocks));
   kernelOp.setDecisionsAttr(decisions.getDictionary(context));
   return success();
 }

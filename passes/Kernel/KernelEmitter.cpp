@@ -16,6 +16,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Kernel/KernelEmitter.h"
+#include "passes/Kernel/ExprValue.h"
 #include "passes/Lower/IndexCheck.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -162,30 +163,6 @@ SymExpr KernelEmitter::opaque(Value value) {
   else
     symbolValues[name] = value;
   return SymExpr::symbol(name);
-}
-
-/// Integer arithmetic on scalars and vectors alike.
-static Value emitInteger(OpBuilder &b, Location loc, Kind kind, Value x,
-                         Value y) {
-  switch (kind) {
-  case Kind::Add:
-    return arith::AddIOp::create(b, loc, x, y);
-  case Kind::Mul:
-    return arith::MulIOp::create(b, loc, x, y);
-  case Kind::FloorDiv:
-    return arith::FloorDivSIOp::create(b, loc, x, y);
-  case Kind::Mod: {
-    Value quotient = arith::FloorDivSIOp::create(b, loc, x, y);
-    Value product = arith::MulIOp::create(b, loc, quotient, y);
-    return arith::SubIOp::create(b, loc, x, product);
-  }
-  case Kind::Min:
-    return arith::MinSIOp::create(b, loc, x, y);
-  case Kind::Max:
-    return arith::MaxSIOp::create(b, loc, x, y);
-  default:
-    return {};
-  }
 }
 
 /// The value with the lane symbol at the first lane.

@@ -397,6 +397,7 @@ CompileOptions readOptions(const nb::dict &dict) {
   options.fuse = nb::cast<bool>(dict["fuse"]);
   options.numerics = nb::cast<std::string>(dict["numerics"]);
   options.strict = nb::cast<bool>(dict["strict"]);
+  options.emulate = nb::cast<std::string>(dict["emulate"]);
   options.cpu = nb::cast<std::string>(dict["cpu"]);
   options.features = nb::cast<std::string>(dict["features"]);
   options.dumpDir = nb::cast<std::string>(dict["dump_dir"]);

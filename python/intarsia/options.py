@@ -27,11 +27,14 @@ __all__ = ["DEBUG_VARIABLE", "Options"]
 #: IR of each stage, and the debug log.
 DEBUG_VARIABLE = "INTARSIA_DEBUG"
 
+#: For tests: what `Options.emulate` is by default.
+EMULATE_VARIABLE = "INTARSIA_EMULATE"
+
 # torch.compile's modes, which trade compile time for speed in Inductor. There is one
 # way to compile here, so they are accepted and change nothing (docs/torch-compile.md).
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
-_NUMERICS = ("eager", "fused")
+_CHOICES = {"numerics": ("eager", "fused"), "emulate": ("", "cuda")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +56,10 @@ class Options:
         The CPU to generate code for, as LLVM names it; ``"native"`` is this one.
     features : str
         More LLVM target features, such as ``"+avx2,-avx512f"``.
+    emulate : {"", "cuda"}
+        For tests: ``"cuda"`` makes the kernels of tensors on the CPU of the code that
+        CUDA kernels have, in which every thread of a GPU is emulated. Slow. Default:
+        ``$INTARSIA_EMULATE``.
     dump_dir : str or None
         A folder for the IR after each stage. Default: a new folder a graph below
         ``$INTARSIA_DEBUG`` when that is set.
@@ -63,6 +70,7 @@ class Options:
     strict: bool = False
     cpu: str = "native"
     features: str = ""
+    emulate: str = dataclasses.field(default_factory=lambda: os.environ.get(EMULATE_VARIABLE, ""))
     dump_dir: str | None = None
 
     @classmethod
@@ -100,11 +108,12 @@ class Options:
                     raise _wrong_type(name, "True or False", value)
             elif not isinstance(value, str):
                 raise _wrong_type(name, "a string", value)
-        if chosen.get("numerics", "eager") not in _NUMERICS:
-            raise OptionError(
-                f"option 'numerics' must be one of {', '.join(map(repr, _NUMERICS))}, "
-                f"not {chosen['numerics']!r}"
-            )
+        for name, choices in _CHOICES.items():
+            if chosen.get(name, choices[0]) not in choices:
+                raise OptionError(
+                    f"option {name!r} must be one of {', '.join(map(repr, choices))}, "
+                    f"not {chosen[name]!r}"
+                )
         return cls(**chosen)
 
     def dump_root(self) -> str | None:

@@ -32,6 +32,7 @@ def test_unknown_mode():
         ({"dumpdir": "x"}, "did you mean 'dump_dir'"),
         ({"fuse": 1}, "'fuse' must be True or False, not 1"),
         ({"numerics": "fast"}, "'numerics' must be one of 'eager', 'fused', not 'fast'"),
+        ({"emulate": "rocm"}, "'emulate' must be one of '', 'cuda', not 'rocm'"),
         ({"cpu": None}, "'cpu' must be a string"),
         ({"dump_dir": 3}, "'dump_dir' must be a path"),
     ],

@@ -61,6 +61,9 @@ struct CompileOptions {
   /// is for looking at the code: there is no plan in the result.
   std::string target = "cpu";
   std::string arch = "sm_80";
+  /// A test aid, "" or "cuda": kernels for the CPU have the code of CUDA's,
+  /// whose threads are emulated (`gpu-to-simt`).
+  std::string emulate;
   /// LLVM CPU name and features; "native" asks the host.
   std::string cpu = "native";
   std::string features;

@@ -1,0 +1,196 @@
+# ===- test_cuda_emulation.py - CUDA's kernels, run on the CPU ----------------===#
+#
+# Part of the Intarsia project, under the Apache License v2.0 with LLVM
+# Exceptions. See LICENSE for license information.
+#
+# ===----------------------------------------------------------------------===#
+"""The code of CUDA kernels, before NVVM, against eager.
+
+Each thread of a grid is emulated on the CPU (``gpu-to-simt``), with its barriers and
+shuffles, and each access to memory is held against the buffer that it belongs to. Any
+other test does the same with ``INTARSIA_EMULATE=cuda``; here is one program for each
+kind of kernel, at sizes that are not those of warps, blocks and vectors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+
+import pytest
+import torch
+from conftest import TOLERANCES
+
+# Known to the compiler, and symbols.
+SIZES = [(7, 13), (1, 1), (33, 257), (3, 2049), (300, 4), (64, 64)]
+SYMBOLIC = [(7, 13), (33, 257)]
+
+
+def pointwise(x, row, column):
+    h = x.bfloat16()
+    return (
+        torch.tanh(x * row + column),
+        h * 3 + torch.sigmoid(h),
+        (x > 0) & (row < column),
+        (x * 100).to(torch.int32) // 7,
+        x.t() + column.t().contiguous(),
+        (x.double() * 2).exp(),
+        torch.cat([x, x * 2, x[:, :1]], 1),
+        torch.nn.functional.pad(x, (1, 2, 0, 3)) - 1,
+    )
+
+
+def rows(x, row, column):
+    softmax = torch.softmax(torch.tanh(x) * row, -1)
+    norm = torch.nn.functional.layer_norm(x, x.shape[1:], row.flatten(), row.flatten() * 2)
+    return (
+        softmax,
+        norm,
+        torch.softmax(x.bfloat16(), -1),
+        x.sum(-1),
+        x.double().var(-1),
+        (x * x).mean(-1, keepdim=True) + x,
+        x.argmax(-1),
+        (x > 1).any(-1),
+        x.max(-1).values - x.min(-1).values,
+        torch.log_softmax(x + column, -1).half(),
+    )
+
+
+def columns(x, row, column):
+    return (
+        x.sum(0),
+        torch.softmax(x, 0),
+        (x * column).amax(0),
+        x.argmin(0),
+        x.bfloat16().mean(0),
+        x.sum(),
+        (x.double() * row).sum(),
+        (x.t() * 2).sum(-1),
+    )
+
+
+def along_rows(x, row, column):
+    return x.cumsum(-1), x.cumsum(0), x.cummax(-1).values, x.flip(1) + x, x.roll(3, 1) * row
+
+
+def gathers(x, row, column):
+    index = (x.abs() * 1000).long() % x.shape[1]
+    rows = index[:, 0] % x.shape[0]
+    return (
+        torch.nn.functional.embedding(rows, x),
+        x.gather(1, index) * 2,
+        x[rows, index[:, 0]] + 1,
+        torch.softmax(x[rows], -1),
+    )
+
+
+@pytest.mark.parametrize("program", [pointwise, rows, columns, along_rows, gathers])
+@pytest.mark.parametrize(
+    ("size", "dynamic"),
+    [(size, False) for size in SIZES] + [(size, True) for size in SYMBOLIC],
+    ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else str(value),
+)
+def test_kernels(program, size, dynamic):
+    x = torch.randn(size)
+    arguments = x, torch.randn(1, size[1]), torch.randn(size[0], 1)
+    options = {"emulate": "cuda"}
+    compiled = torch.compile(program, backend="intarsia", options=options, dynamic=dynamic)
+    results = zip(compiled(*arguments), program(*arguments), strict=True)
+    for number, (got, want) in enumerate(results):
+        rtol, atol = TOLERANCES.get(want.dtype, (0, 0))
+        torch.testing.assert_close(
+            got,
+            want,
+            rtol=rtol,
+            atol=atol,
+            equal_nan=True,
+            msg=lambda m, n=number: f"result {n}: {m}",
+        )
+
+
+# --- Faults of kernels ---------------------------------------------------------------
+
+KERNEL = """
+!t = !intarsia.tensor<[64]xi32>
+func.func @main(%x: !t) -> !t {{
+  %r = intarsia.kernel(%x) ops ["aten::neg"] decisions {{symbol = "k", threads = 64,
+      grid = #intarsia.expr<"1">, domain = #intarsia.expr<"1">}} : (!t) -> !t {{
+  ^bb0(%a: tensor<64xi32>):
+    intarsia.yield %a : tensor<64xi32>
+  }}
+  return %r : !t
+}}
+gpu.module @kernels {{
+  gpu.func @k(%in: !llvm.ptr, %out: !llvm.ptr, %end: i64, %status: !llvm.ptr)
+      workgroup(%shared: memref<64xi32, #gpu.address_space<workgroup>>) kernel {{
+    %t = gpu.thread_id x
+    %i = arith.index_cast %t : index to i64
+    %one = arith.constant 1 : i64
+    %c1 = arith.constant 1 : i32
+    %c32 = arith.constant 32 : i32
+    %first = arith.constant 40 : i64
+    %at = llvm.getelementptr %in[%i] : (!llvm.ptr, i64) -> !llvm.ptr, i32
+    %to = llvm.getelementptr %out[%i] : (!llvm.ptr, i64) -> !llvm.ptr, i32
+    %v = llvm.load %at {{alignment = 4 : i64}} : !llvm.ptr -> i32
+    {code}
+    llvm.store %r, %to {{alignment = 4 : i64}} : i32, !llvm.ptr
+    gpu.return
+  }}
+}}
+"""
+NEXT = "%n = arith.addi %i, %one : i64\n%p = llvm.getelementptr %in[%n] : (!llvm.ptr, i64) -> "
+FAULTS = {
+    "nothing": ("%r = arith.addi %v, %v : i32", 0),
+    "outside": (f"{NEXT}!llvm.ptr, i32\n%r = llvm.load %p : !llvm.ptr -> i32", 1),
+    "misaligned": (
+        f"{NEXT}!llvm.ptr, i8\n%r = llvm.load %p {{alignment = 4 : i64}} : !llvm.ptr -> i32",
+        2,
+    ),
+    "some_at_a_barrier": (
+        "%some = arith.cmpi slt, %i, %first : i64\n"
+        "scf.if %some { gpu.barrier }\n%r = arith.addi %v, %v : i32",
+        3,
+    ),
+    "half_a_warp_shuffles": (
+        "%some = arith.cmpi slt, %i, %first : i64\n"
+        "%r = scf.if %some -> i32 {\n"
+        "  %s, %valid = gpu.shuffle xor %v, %c1, %c32 : i32\n"
+        "  scf.yield %s : i32\n} else { scf.yield %v : i32 }",
+        3,
+    ),
+}
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults(fault, tmp_path):
+    """The emulation sees what a GPU would not forgive."""
+    code, number = FAULTS[fault]
+    kernel = load(KERNEL.format(code=code), "--gpu-to-simt", tmp_path)["k"]
+    source, target = torch.arange(64, dtype=torch.int32), torch.empty(64, dtype=torch.int32)
+    assert launch(kernel, [source, target], [], 1) == number
+
+
+def load(text, pipeline, folder):
+    """The kernels of a module as a library."""
+
+    def run(*command, stdin):
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True)
+
+    if pipeline == "--gpu-to-simt":
+        pipeline = "--pass-pipeline=builtin.module(gpu-to-simt,builtin.module(cpu-to-llvm))"
+    module = run("intarsia-opt", *pipeline.split(), stdin=text).stdout
+    (folder / "k.s").write_text(run("intarsia-translate", "--kernels-to-asm", stdin=module).stdout)
+    subprocess.run(["cc", "-shared", folder / "k.s", "-o", folder / "k.so"], check=True)
+    return ctypes.CDLL(str(folder / "k.so"))
+
+
+def launch(kernel, tensors, symbols, domain):
+    """Runs the whole grid; returns what the kernel does."""
+    pointers = (ctypes.c_void_p * len(tensors))(*[t.data_ptr() for t in tensors])
+    values = (ctypes.c_int64 * max(len(symbols), 1))(*symbols)
+    scratch = torch.empty(1 << 20, dtype=torch.int64)
+    end, zero = ctypes.c_int64(domain), ctypes.c_int64(0)
+    return kernel(pointers, values, zero, end, ctypes.c_void_p(scratch.data_ptr()))
