@@ -6,8 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Runs the stages one after the other: import, lower, fuse, kernels, plan.
-// With `fuse` off, nothing but import and the plan happens; for CUDA, nothing
-// after the kernels. Every compilation
+// With `fuse` off, nothing but import and the plan happens. Every compilation
 // has a context of its own and no threads but the caller's, so that many can
 // run at once.
 //
@@ -17,6 +16,7 @@
 
 #include "dialects/Graph/Graph.h"
 #include "intarsia/Import/Import.h"
+#include "intarsia/Target/Cubin.h"
 #include "intarsia/Target/Kernels.h"
 #include "intarsia/Target/PTX.h"
 #include "passes/Passes.h"
@@ -27,6 +27,8 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
@@ -118,11 +120,12 @@ public:
     if (options.target == "cuda" && !options.fuse)
       throw CompileError("with `fuse` off every node is a call: there are no "
                          "kernels to make for CUDA");
+    if (options.target == "cuda" && !isOnCUDA())
+      throw CompileError(
+          "no tensor of the program is on CUDA, so there is nothing to make "
+          "kernels of: export it with tensors on cuda:0 (those of a "
+          "FakeTensorMode need no GPU), or move it with --retarget cpu=cuda:0");
     importProgram();
-    if (options.target == "cuda") {
-      makeCUDAKernels();
-      return std::move(result);
-    }
     if (options.fuse)
       makeKernels();
     makePlan();
@@ -190,27 +193,64 @@ private:
     show(Stage::Fused, [&] { return text(*module); });
   }
 
-  void makeCUDAKernels() {
-    PipelineOptions pipeline;
-    pipeline.numerics = options.numerics;
-    pipeline.devices = {"cuda"};
-    lowerAndFuse(pipeline);
-    timed("kernels", [&] {
+  bool isOnCUDA() const {
+    auto has = [](const importer::Graph &graph) {
+      return llvm::any_of(graph.values, [](const auto &entry) {
+        const importer::ValueMeta &meta = entry.second;
+        return meta.kind == importer::ValueMeta::Kind::Tensor &&
+               StringRef(meta.tensor.device).starts_with("cuda");
+      });
+    };
+    return has(program.graph) ||
+           llvm::any_of(program.graphs,
+                        [&](const auto &entry) { return has(entry.second); });
+  }
+
+  /// After the CPU's kernels have left the module.
+  void makeCUDAKernels(const PipelineOptions &pipeline) {
+    timed("CUDA", [&] {
       runPasses("kernel generation", [&](OpPassManager &manager) {
         buildCUDAPipeline(manager, pipeline);
       });
     });
     auto kernels = module->lookupSymbol<gpu::GPUModuleOp>("kernels");
-    if (!kernels)
-      throw CompileError("the program has no kernels for CUDA: none of its "
-                         "operators that have a lowering is on a CUDA device");
+    if (!kernels) {
+      if (options.observedStage == Stage::PTX)
+        throw CompileError("the program has no kernels for CUDA: none of its "
+                           "operators on CUDA has a lowering");
+      return;
+    }
     show(Stage::Kernels, [&] { return text(kernels); });
-    timed("code", [&] {
-      try {
-        show(Stage::PTX, [&] { return emitPTX(*module, options.arch); });
-      } catch (const TargetError &error) {
-        throw CompileError(std::string("code generation failed: ") +
-                           error.what());
+    try {
+      emitCUDACode();
+    } catch (const TargetError &error) {
+      throw CompileError(std::string("code generation failed: ") +
+                         error.what());
+    }
+    kernels.erase();
+  }
+
+  void emitCUDACode() {
+    std::vector<std::string> texts;
+    timed("PTX", [&] {
+      for (const std::string &arch : options.archs)
+        texts.push_back(emitPTX(*module, arch));
+    });
+    show(Stage::PTX, [&] { return llvm::join(texts, ""); });
+    std::string ptxas = options.cubins ? findPtxas() : "";
+    // For the GPUs that come later one text is enough.
+    const std::string *latest = nullptr;
+    for (const std::string &arch : options.archs)
+      if (!isSpecificArch(arch) &&
+          (!latest || archNumber(arch) > archNumber(*latest)))
+        latest = &arch;
+    timed("ptxas", [&] {
+      for (auto [arch, ptx] : llvm::zip_equal(options.archs, texts)) {
+        if (!ptxas.empty())
+          result.cudaImages.push_back(
+              {arch, /*isPtx=*/false, assembleCubin(ptxas, ptx, arch)});
+        if (ptxas.empty() || &arch == latest)
+          result.cudaImages.push_back({arch, /*isPtx=*/true, std::move(ptx)});
       }
     });
   }
@@ -227,7 +267,15 @@ private:
     pipeline.vectorBits = target.vectorBits;
     pipeline.fma = target.has("fma");
     pipeline.avx512 = target.has("avx512f");
+    if (options.target == "cuda")
+      pipeline.devices = {"cpu", "cuda"};
     lowerAndFuse(pipeline);
+    makeCPUKernels(pipeline);
+    if (options.target == "cuda")
+      makeCUDAKernels(pipeline);
+  }
+
+  void makeCPUKernels(const PipelineOptions &pipeline) {
     timed("kernels", [&] {
       runPasses("kernel generation", [&](OpPassManager &manager) {
         if (options.emulate.empty())
@@ -236,7 +284,6 @@ private:
           buildSIMTPipeline(manager, pipeline);
       });
     });
-
     auto kernels = module->lookupSymbol<ModuleOp>("kernels");
     if (!kernels)
       return;

@@ -14,11 +14,13 @@
 
 #include "PythonProcess.h"
 #include "PythonSchemas.h"
+#include "Retarget.h"
 #include "intarsia/Artifact/Archive.h"
 #include "intarsia/Import/Import.h"
 #include "intarsia/Plan/Metadata.h"
 #include "intarsia/Runtime/Frozen.h"
 #include "intarsia/Runtime/Torch.h"
+#include "intarsia/Target/Cubin.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
@@ -118,19 +120,22 @@ struct Artifact {
 };
 } // namespace
 
-static void addTarget(Artifact &artifact, const std::string &cpu,
-                      CompiledProgram compiled) {
+static void addTarget(const OfflineOptions &options, Artifact &artifact,
+                      const std::string &cpu, CompiledProgram compiled) {
   plan::Metadata::Target target;
-  target.name = "cpu";
+  target.name = options.compile.target;
   // What "native" was may have a name that says little of its features.
   target.cpu = cpu == "native" ? "native (" + compiled.cpu + ")" : cpu;
-  target.folder = artifact.targets.empty() ? "cpu" : "cpu-" + cpu;
-  target.features = compiled.cpuFeatures;
+  target.folder =
+      artifact.targets.empty() ? target.name : target.name + "-" + cpu;
+  if (options.compile.target == "cpu" || !compiled.sharedObject.empty())
+    target.features = compiled.cpuFeatures;
   if (!compiled.sharedObject.empty())
     target.kernelsHash = digestOf(compiled.sharedObject);
-  for (const plan::Metadata::Target &other : artifact.metadata.targets)
-    if (other.cpu == target.cpu)
-      throw OfflineError{OfflineStatus::Usage, "--cpu names " + cpu + " twice"};
+  for (const runtime::CudaImage &image : compiled.cudaImages)
+    target.images.push_back(
+        {image.arch,
+         "kernels." + image.arch + (image.isPtx ? ".ptx" : ".cubin")});
   if (artifact.targets.empty()) {
     artifact.metadata.operators = compiled.plan.operators;
     artifact.frozen = std::move(compiled.frozen);
@@ -205,6 +210,9 @@ static void writeArtifact(const OfflineOptions &options, Artifact &artifact) {
       output.add(folder + "plan.json", plan::toJson(compiled.plan));
       if (!compiled.sharedObject.empty())
         output.add(folder + "kernels.so", compiled.sharedObject);
+      for (auto [image, code] :
+           llvm::zip_equal(target.images, compiled.cudaImages))
+        output.add(folder + image.file, code.code);
     }
     for (auto [library, content] :
          llvm::zip_equal(artifact.metadata.libraries, artifact.libraries))
@@ -238,54 +246,99 @@ static void writeText(const std::string &path, const std::string &text) {
                            llvm::toString(std::move(error))};
 }
 
-static void compileOrThrow(OfflineOptions options, std::ostream &out) {
+/// Moves the program to another device.
+static void retargetOrThrow(const OfflineOptions &options,
+                            importer::Program &program) {
+  try {
+    retarget(program, options.retarget, torchSchemas());
+  } catch (const CompileError &error) {
+    throw OfflineError{OfflineStatus::Usage, error.what()};
+  }
+}
+
+[[noreturn]] static void usageError(const std::string &message) {
+  throw OfflineError{OfflineStatus::Usage, message};
+}
+
+/// Which of the values that may repeat is given twice; "" when none is.
+static std::string repeated(const std::vector<std::string> &values) {
+  for (size_t i = 0; i < values.size(); ++i)
+    if (llvm::is_contained(llvm::ArrayRef(values).take_front(i), values[i]))
+      return values[i];
+  return "";
+}
+
+static void checkTargets(const OfflineOptions &options) {
+  const std::vector<std::string> &archs = options.compile.archs;
+  bool forCUDA = options.compile.target == "cuda";
+  if (!forCUDA && options.compile.target != "cpu")
+    usageError("the target is \"cpu\" or \"cuda\", not \"" +
+               options.compile.target + "\"");
+  if (llvm::is_contained(options.cpus, ""))
+    usageError("--cpu has an empty name");
+  if (std::string cpu = repeated(options.cpus); !cpu.empty())
+    usageError("--cpu names " + cpu + " twice");
+  if (std::string arch = repeated(archs); !arch.empty())
+    usageError("--arch names " + arch + " twice");
+  for (const std::string &arch : archs)
+    if (!isKnownArch(arch))
+      usageError("unknown CUDA architecture '" + arch +
+                 "'; it is a name such as sm_80 or sm_90");
+  try {
+    for (const std::string &cpu : options.cpus)
+      resolveTarget({cpu, options.compile.features});
+    resolveTarget({options.compile.cpu, options.compile.features});
+  } catch (const TargetError &error) {
+    usageError(error.what());
+  }
+  if (forCUDA && options.cpus.size() > 1)
+    usageError("--target cuda takes one --cpu, for what of the program is on "
+               "the CPU");
+  if (forCUDA && !options.compile.fuse)
+    usageError("with --no-fuse every node is a call: there are no kernels to "
+               "make for --target cuda");
+  if (options.emit == Stage::PTX && !forCUDA)
+    usageError("--emit=ptx needs --target cuda");
+  if (options.emit && options.cpus.size() > 1)
+    usageError("--emit takes one --cpu");
+  if (options.emit == Stage::PTX && archs.size() > 1 && !options.output.empty())
+    usageError("--emit=ptx writes the module of one --arch to -o; without -o "
+               "it prints those of several");
+}
+
+static void checkOptions(const OfflineOptions &options) {
   if (options.codeOnly && !options.dtype.empty())
-    throw OfflineError{OfflineStatus::Usage,
-                       "--code-only leaves the weights in " + options.input +
-                           ", which --dtype would have to convert"};
+    usageError("--code-only leaves the weights in " + options.input +
+               ", which --dtype would have to convert");
   if (!llvm::is_contained({"", "float32", "bfloat16", "float16"},
                           options.dtype))
-    throw OfflineError{OfflineStatus::Usage,
-                       "--dtype is float32, bfloat16 or float16, not '" +
-                           options.dtype + "'"};
+    usageError("--dtype is float32, bfloat16 or float16, not '" +
+               options.dtype + "'");
+  if (!llvm::is_contained({"eager", "fused"}, options.compile.numerics))
+    usageError("numerics is \"eager\" or \"fused\", not \"" +
+               options.compile.numerics + "\"");
+  if (options.output == "-" && options.emit != Stage::PTX)
+    usageError("-o names a file, which appears when it is complete; it cannot "
+               "be standard output (a file of this name is ./-)");
   if (!options.output.empty() && !options.force) {
     bool same = false;
     if (!llvm::sys::fs::equivalent(options.input, options.output, same) && same)
-      throw OfflineError{OfflineStatus::Usage,
-                         options.output +
-                             " is the input; name another output, or pass "
-                             "--force to replace it"};
+      usageError(options.output +
+                 " is the input; name another output, or pass --force to "
+                 "replace it");
   }
-  bool forCUDA = options.compile.target == "cuda";
-  if (options.emit == Stage::PTX && !forCUDA)
-    throw OfflineError{OfflineStatus::Usage, "--emit=ptx needs --target cuda"};
-  if (forCUDA && options.emit != Stage::PTX &&
-      (!options.emit || !options.output.empty()))
-    throw OfflineError{OfflineStatus::Usage,
-                       "this runtime cannot launch CUDA kernels yet, so there "
-                       "is no artifact of them; --emit=ptx gives their code"};
-  if (forCUDA && llvm::is_contained({Stage::Plan, Stage::LLVM, Stage::Assembly},
-                                    *options.emit))
-    throw OfflineError{OfflineStatus::Usage,
-                       "--target cuda has no stage '" +
-                           std::string(stageName(*options.emit)) + "'"};
-  if (llvm::is_contained(options.cpus, ""))
-    throw OfflineError{OfflineStatus::Usage, "--cpu has an empty name"};
-  if (options.emit && options.cpus.size() > 1)
-    throw OfflineError{OfflineStatus::Usage, "--emit takes one --cpu"};
-  if (options.archs.size() > 1 &&
-      (options.emit != Stage::PTX || !options.output.empty()))
-    throw OfflineError{OfflineStatus::Usage,
-                       "several --arch go with --emit=ptx without -o"};
   if (options.bundleLibraries && options.operatorLibraries.empty())
-    throw OfflineError{OfflineStatus::Usage,
-                       "--bundle-op-libraries needs an --op-library"};
+    usageError("--bundle-op-libraries needs an --op-library");
   if (options.codeOnly && !options.output.empty() &&
       llvm::sys::path::parent_path(options.output) !=
           llvm::sys::path::parent_path(options.input))
-    throw OfflineError{OfflineStatus::Usage,
-                       "--code-only leaves the weights in " + options.input +
-                           ": -o must name a file in the same folder"};
+    usageError("--code-only leaves the weights in " + options.input +
+               ": -o must name a file in the same folder");
+  checkTargets(options);
+}
+
+static void compileOrThrow(OfflineOptions options, std::ostream &out) {
+  checkOptions(options);
   auto progress = [&](const std::string &stage) {
     if (options.compile.progress)
       options.compile.progress(stage);
@@ -300,6 +353,8 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
   progress("read");
   importer::Program program = readProgram(options.input);
   loadLibraries(options);
+  if (!options.retarget.empty())
+    retargetOrThrow(options, program);
 
   CompileOptions compileOptions = options.compile;
   std::string emitted;
@@ -308,10 +363,9 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
     compileOptions.observer = [&](const std::string &text) { emitted += text; };
   }
   // What to compile for, one after the other.
-  std::string &variant = forCUDA ? compileOptions.arch : compileOptions.cpu;
-  std::vector<std::string> variants = forCUDA ? options.archs : options.cpus;
+  std::vector<std::string> variants = options.cpus;
   if (variants.empty())
-    variants = {variant};
+    variants = {compileOptions.cpu};
   Artifact artifact;
   artifact.metadata.intarsiaVersion = version();
   artifact.metadata.torchVersion = program.torchVersion;
@@ -331,7 +385,7 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
         }
       };
   for (const std::string &name : variants) {
-    variant = name;
+    compileOptions.cpu = name;
     CompiledProgram compiled;
     try {
       compiled = compile(program, compileOptions, schemas);
@@ -345,13 +399,13 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
         compiled.sharedObject.empty())
       throw OfflineError{OfflineStatus::CompileError,
                          "the kernels could not be linked to a shared object"};
-    addTarget(artifact, name, std::move(compiled));
+    addTarget(options, artifact, name, std::move(compiled));
   }
   bool emitsFile = options.emit == Stage::PTX && !options.output.empty();
   if (emitsFile) {
     writeText(options.output, emitted);
     emitted.clear();
-  } else if (!options.output.empty() && !forCUDA) {
+  } else if (!options.output.empty()) {
     if (options.bundleLibraries)
       bundleLibraries(options, artifact);
     progress("write");
@@ -388,6 +442,9 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
     if (variants.size() > 1)
       for (auto [index, target] : llvm::enumerate(artifact.metadata.targets))
         out << (index ? ", " : ", for ") << target.cpu;
+    for (auto [index, image] : llvm::enumerate(compiled.cudaImages))
+      out << (index ? ", " : ", for ") << image.arch
+          << (image.isPtx ? " as PTX" : "");
     out << "\n";
   }
 }

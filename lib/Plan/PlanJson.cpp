@@ -226,6 +226,10 @@ Json write(const Step &step) {
   put(json, "domain", step.domain, none.domain);
   put(json, "grain", step.grain, none.grain);
   put(json, "scratch", step.scratch, none.scratch);
+  put(json, "threads", step.threads, none.threads);
+  put(json, "blocks", step.blocks, none.blocks);
+  put(json, "shared", step.shared, none.shared);
+  put(json, "extent", step.extent, none.extent);
   for (const Step::Apart &pair : step.apart)
     json["apart"].push_back({pair.written, pair.other, int32_t(pair.orSame)});
   put(json, "slots", step.slots);
@@ -300,6 +304,7 @@ Json write(const Kernel &kernel) {
   json["symbol"] = kernel.symbol;
   put(json, "summary", kernel.summary);
   json["target"] = kernel.target;
+  put(json, "wideSymbol", kernel.wideSymbol);
   putEach(json, "checks", kernel.checks, [](const Check &check) {
     Json json = Json::object();
     json["text"] = check.text;
@@ -605,6 +610,10 @@ Step readStep(const Node &node) {
   read(node, "domain", step.domain);
   read(node, "grain", step.grain);
   read(node, "scratch", step.scratch);
+  read(node, "threads", step.threads);
+  read(node, "blocks", step.blocks);
+  read(node, "shared", step.shared);
+  read(node, "extent", step.extent);
   readEach(node, "apart", step.apart, [](const Node &n) {
     std::vector<int32_t> numbers;
     n.each([&](const Node &number) { numbers.push_back(number.index()); });
@@ -687,6 +696,7 @@ Kernel readKernel(const Node &node) {
   kernel.symbol = node["symbol"].text();
   read(node, "summary", kernel.summary);
   kernel.target = node["target"].text();
+  read(node, "wideSymbol", kernel.wideSymbol);
   readEach(node, "checks", kernel.checks, [](const Node &node) {
     Check check;
     check.text = node["text"].text();
@@ -805,6 +815,8 @@ std::string plan::toJson(const Metadata &metadata) {
     put(entry, "cpu", target.cpu);
     put(entry, "features", target.features);
     put(entry, "kernelsHash", target.kernelsHash);
+    for (const Metadata::Image &image : target.images)
+      entry["images"].push_back({{"arch", image.arch}, {"file", image.file}});
     json["targets"].push_back(std::move(entry));
   }
   for (const Metadata::Library &library : metadata.libraries)
@@ -836,6 +848,9 @@ Metadata plan::metadataFromJson(const std::string &text) {
     readEach(n, "features", target.features,
              [](const Node &feature) { return feature.text(); });
     read(n, "kernelsHash", target.kernelsHash);
+    readEach(n, "images", target.images, [](const Node &image) {
+      return Metadata::Image{image["arch"].text(), image["file"].text()};
+    });
     return target;
   });
   readEach(node, "libraries", metadata.libraries, [](const Node &n) {

@@ -48,6 +48,8 @@ public:
       const Kernel &kernel = plan.kernels[i];
       out << "kernel " << i << " @" << kernel.symbol << " (" << kernel.target
           << ")";
+      if (!kernel.wideSymbol.empty())
+        out << " or @" << kernel.wideSymbol;
       if (!kernel.summary.empty())
         out << ": " << kernel.summary;
       out << "\n";
@@ -315,6 +317,22 @@ private:
       if (step.scratch >= 0) {
         out << " scratch ";
         expr(step.scratch);
+      }
+      if (step.threads >= 0) {
+        out << " threads ";
+        expr(step.threads);
+      }
+      if (step.blocks >= 0) {
+        out << " blocks ";
+        expr(step.blocks);
+      }
+      if (step.shared >= 0) {
+        out << " shared ";
+        expr(step.shared);
+      }
+      if (step.extent >= 0) {
+        out << " extent ";
+        expr(step.extent);
       }
       for (const Step::Apart &pair : step.apart) {
         out << " apart ";

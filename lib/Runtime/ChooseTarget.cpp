@@ -80,7 +80,7 @@ bool matters(const std::string &feature) {
 std::string missingFeatures(const plan::Metadata::Target &target) {
   static const std::set<std::string> have = machineFeatures();
   std::string missing;
-  if (target.name != "cpu" || have.empty())
+  if (have.empty())
     return missing;
   for (const std::string &feature : target.features) {
     std::string name = feature[0] == '+' ? feature.substr(1) : feature;

@@ -13,11 +13,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CudaCode.h"
 #include "MemoryCache.h"
 #include "ProgramImpl.h"
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -122,6 +124,8 @@ public:
   ~Activation() {
     for (plan::Slot i = 0; i < function.slotCount; ++i)
       drop(frame.slots[i]);
+    for (CudaStatus &status : cudaStatuses)
+      drop(status.values);
     if (plan.setsGrad)
       torch.setGradEnabled(gradBefore);
     if (autocastDevice >= 0)
@@ -202,7 +206,17 @@ private:
   void alloc(const StepPlan &step);
   void profiledBuffers(const StepPlan &step, Value *out);
   void launch(const StepPlan &step);
+  void launchOnCuda(const StepPlan &step, void **buffers,
+                    const int64_t *symbols, int64_t domain);
+  int cudaDeviceOf(const StepPlan &step) const;
+  CUdeviceptr cudaStatus(int device, CUstream stream, int32_t place);
+  /// Waits for the kernels whose checks may fail; `at`: the step of one that
+  /// did.
+  void finishCudaChecks(size_t &at);
+  [[noreturn]] void checkFailed(const plan::Kernel &kernel,
+                                int64_t check) const;
   class SeparatedResults;
+  class LaunchRecord;
   void view(const StepPlan &step);
   void cond(const StepPlan &step);
   void whileLoop(const StepPlan &step);
@@ -245,6 +259,15 @@ private:
   /// each, and the copy that it became.
   OwnedValues relaid;
   MemoryLease arena;
+  /// The numbers of the checks that failed, on each device that kernels with
+  /// checks were launched on: statusCount of i64.
+  struct CudaStatus {
+    int device;
+    CUstream stream;
+    Value values;
+    CUdeviceptr memory;
+  };
+  std::vector<CudaStatus> cudaStatuses;
   bool gradBefore = false;
   int8_t autocastDevice = -1; // set by this function
   AutocastState autocastBefore;
@@ -727,6 +750,32 @@ void Activation::profiledBuffers(const StepPlan &step, Value *out) {
   }
 }
 
+/// Shows a launch to PyTorch's profilers as long as it lives.
+class Activation::LaunchRecord {
+public:
+  LaunchRecord(Activation &activation, const StepPlan &step)
+      : activation(activation), step(step) {
+    record = activation.torch.beginRecord(
+        step.recordName.c_str(), step.step->buffers.size(),
+        [](void *context, Value *out) {
+          auto &self = *static_cast<LaunchRecord *>(context);
+          self.activation.profiledBuffers(self.step, out);
+        },
+        this);
+  }
+  ~LaunchRecord() {
+    if (record)
+      activation.torch.endRecord(record);
+  }
+  LaunchRecord(const LaunchRecord &) = delete;
+  LaunchRecord &operator=(const LaunchRecord &) = delete;
+
+private:
+  Activation &activation;
+  const StepPlan &step;
+  void *record;
+};
+
 void Activation::launch(const StepPlan &step) {
   const Step &data = *step.step;
   int64_t domain = integer(data.domain);
@@ -750,38 +799,160 @@ void Activation::launch(const StepPlan &step) {
   SeparatedResults separated(*this, data, buffers.get());
   for (size_t i = 0; i < data.symbols.size(); ++i)
     symbolArguments[i] = integer(data.symbols[i]);
+  if (step.cudaKernel) {
+    launchOnCuda(step, buffers.get(), symbolArguments.get(), domain);
+    separated.copyBack();
+    return;
+  }
   LaunchContext context{step.kernel, buffers.get(), symbolArguments.get(),
                         data.scratch >= 0 ? size_t(integer(data.scratch)) : 0};
   int64_t grain = data.grain >= 0 ? integer(data.grain) : domain;
-  std::pair<Activation *, const StepPlan *> profiled(this, &step);
-  void *record = torch.beginRecord(
-      step.recordName.c_str(), data.buffers.size(),
-      [](void *context, Value *out) {
-        auto &[activation, step] = *static_cast<decltype(profiled) *>(context);
-        activation->profiledBuffers(*step, out);
-      },
-      &profiled);
   int error = 0;
-  if (domain <= grain)
-    runKernel(0, domain, &context);
-  else
-    error = torch.parallelFor(0, domain, std::max<int64_t>(grain, 1), runKernel,
-                              &context);
-  if (record)
-    torch.endRecord(record);
+  {
+    LaunchRecord record(*this, step);
+    if (domain <= grain)
+      runKernel(0, domain, &context);
+    else
+      error = torch.parallelFor(0, domain, std::max<int64_t>(grain, 1),
+                                runKernel, &context);
+  }
   if (error)
     failed();
   if (int64_t check = context.failedCheck.load(std::memory_order_relaxed))
-      [[unlikely]] {
-    const plan::Kernel &kernel = impl.plan.kernels[size_t(data.kernel)];
-    if (size_t(check) > kernel.checks.size())
-      internal("a kernel reports a check that the plan does not know");
-    const plan::Check &failed = kernel.checks[size_t(check) - 1];
-    // Of other values eager's own operator raises a RuntimeError.
-    throw Error(failed.isIndex ? ErrorKind::Index : ErrorKind::Operator,
-                failed.text);
-  }
+      [[unlikely]]
+    checkFailed(impl.plan.kernels[size_t(data.kernel)], check);
   separated.copyBack();
+}
+
+void Activation::checkFailed(const plan::Kernel &kernel, int64_t check) const {
+  if (check < 0 || size_t(check) > kernel.checks.size())
+    internal("a kernel reports a check that the plan does not know");
+  const plan::Check &failed = kernel.checks[size_t(check) - 1];
+  // Of other values eager's own operator raises a RuntimeError.
+  throw Error(failed.isIndex ? ErrorKind::Index : ErrorKind::Operator,
+              failed.text);
+}
+
+//===----------------------------------------------------------------------===//
+// CUDA
+//===----------------------------------------------------------------------===//
+
+/// The device of all buffers of a launch.
+int Activation::cudaDeviceOf(const StepPlan &step) const {
+  constexpr int8_t cuda = 1; // c10::DeviceType::CUDA
+  TensorInfo first{};
+  for (size_t i = 0; i < step.step->buffers.size(); ++i) {
+    TensorInfo info;
+    if (torch.describe(tensor(step.step->buffers[i]), &info))
+      failed();
+    if (i == 0)
+      first = info;
+    if (info.deviceType == cuda && info.deviceIndex == first.deviceIndex)
+      continue;
+    std::string device = torch.deviceName(info.deviceType, info.deviceIndex);
+    throw Error(
+        ErrorKind::Guard,
+        "kernel " + impl.plan.kernels[size_t(step.step->kernel)].symbol +
+            " reads and writes tensors of one GPU, but one is on " + device +
+            (i ? std::string(" and another on ") +
+                     torch.deviceName(first.deviceType, first.deviceIndex)
+               : ""));
+  }
+  return first.deviceIndex;
+}
+
+/// Where a launch on `device` reports a failed check, zero now.
+CUdeviceptr Activation::cudaStatus(int device, CUstream stream, int32_t place) {
+  auto address = [&](const CudaStatus &status) {
+    return status.memory + sizeof(int64_t) * CUdeviceptr(place);
+  };
+  for (const CudaStatus &status : cudaStatuses)
+    if (status.device == device && status.stream == stream)
+      return address(status);
+  CudaStatus &status = cudaStatuses.emplace_back();
+  status.device = device;
+  status.stream = stream;
+  TensorImpl *values = nullptr;
+  int64_t size = plan.statusCount, stride = 1;
+  if (torch.emptyStrided(int16_t(DType::I64), /*CUDA*/ 1, int8_t(device), 1,
+                         &size, &stride, &values))
+    failed();
+  status.values = Value::of(values);
+  void *memory = nullptr;
+  if (torch.dataPointer(&status.values.tensor, &memory))
+    failed();
+  status.memory = reinterpret_cast<CUdeviceptr>(memory);
+  CudaGuard guard(cudaDevice(device));
+  if (CUresult error = cudaDriver().cuMemsetD8Async(
+          status.memory, 0, sizeof(int64_t) * size_t(size), stream))
+    throwCudaError("memory on cuda:" + std::to_string(device) +
+                       " cannot be set to zero",
+                   error);
+  return address(status);
+}
+
+void Activation::launchOnCuda(const StepPlan &step, void **buffers,
+                              const int64_t *symbols, int64_t domain) {
+  const Step &data = *step.step;
+  int device = cudaDeviceOf(step);
+  CUstream stream = currentCudaStream(device);
+  CudaGeometry geometry;
+  geometry.threads = std::max<int64_t>(integer(data.threads), 1);
+  geometry.blocks = data.blocks >= 0 ? integer(data.blocks)
+                                     : (domain - 1) / geometry.threads + 1;
+  geometry.blocks = std::max<int64_t>(geometry.blocks, 1);
+  geometry.shared = data.shared >= 0 ? integer(data.shared) : 0;
+
+  CUdeviceptr status =
+      step.status >= 0 ? cudaStatus(device, stream, step.status) : 0;
+  // passes/CUDA/CUDAEmitKernels.cpp: buffers, symbols, iterations, status.
+  size_t count = data.buffers.size() + data.symbols.size() + 2;
+  Scratch<void *, 32> parameters(count);
+  void **next = parameters.get();
+  for (size_t i = 0; i < data.buffers.size(); ++i)
+    *next++ = &buffers[i];
+  for (size_t i = 0; i < data.symbols.size(); ++i)
+    *next++ = const_cast<int64_t *>(&symbols[i]);
+  *next++ = &domain;
+  *next++ = &status;
+
+  CudaKernel *kernel = step.cudaKernel;
+  if (step.wideKernel && integer(data.extent) > INT32_MAX)
+    kernel = step.wideKernel;
+  LaunchRecord record(*this, step);
+  try {
+    kernel->launch(device, stream, geometry, parameters.get());
+  } catch (const Error &error) {
+    if (error.kind != ErrorKind::Operator)
+      throw;
+    const plan::Kernel &kernel = impl.plan.kernels[size_t(data.kernel)];
+    throw Error(error.kind, "kernel " + kernel.symbol + " (" + kernel.summary +
+                                ") " + error.what());
+  }
+}
+
+void Activation::finishCudaChecks(size_t &at) {
+  for (CudaStatus &status : cudaStatuses) {
+    CudaGuard guard(cudaDevice(status.device));
+    const CudaDriver &driver = cudaDriver();
+    std::vector<int64_t> checks(size_t(plan.statusCount));
+    CUresult error = driver.cuMemcpyDtoHAsync(checks.data(), status.memory,
+                                              sizeof(int64_t) * checks.size(),
+                                              status.stream);
+    if (!error)
+      error = driver.cuStreamSynchronize(status.stream);
+    if (error)
+      throwCudaError("the kernels on cuda:" + std::to_string(status.device) +
+                         " did not end",
+                     error);
+    for (size_t i = 0; i < plan.steps.size(); ++i)
+      if (int32_t place = plan.steps[i].status;
+          place >= 0 && checks[size_t(place)]) {
+        at = i;
+        checkFailed(impl.plan.kernels[size_t(function.steps[i].kernel)],
+                    checks[size_t(place)]);
+      }
+  }
 }
 
 void Activation::argument(const plan::Arg &arg, std::vector<Value> &out) {
@@ -1237,6 +1408,8 @@ void Activation::execute() {
         for (uint32_t i = 0; i < instruction.freeCount; ++i)
           drop(frame.slots[instruction.free[i]]);
       }
+      if (!cudaStatuses.empty()) [[unlikely]]
+        finishCudaChecks(at);
       return copyBackInputs();
     }
     std::vector<Profile::Entry> &entries =
@@ -1250,6 +1423,8 @@ void Activation::execute() {
                                .count();
       ++entry.count;
     }
+    at = plan.steps.empty() ? 0 : plan.steps.size() - 1;
+    finishCudaChecks(at);
   } catch (Error &error) {
     // The innermost step with a source line is the user's place. A call's
     // message, made by the shim, has it already.

@@ -14,6 +14,7 @@
 
 #include "intarsia/Runtime/Model.h"
 #include "ChooseTarget.h"
+#include "CudaCode.h"
 #include "KernelFile.h"
 #include "LoadTorch.h"
 #include "Weights.h"
@@ -215,6 +216,23 @@ static std::unique_ptr<Archive> openProgram(const std::string &path,
   return archive;
 }
 
+/// The target's kernels for CUDA, loaded on the plan's devices: what is wrong
+/// with them is known now.
+static std::shared_ptr<const CudaCode>
+readCudaCode(const Archive &archive, const plan::Metadata::Target &target,
+             const plan::Plan &plan) {
+  std::vector<CudaImage> images;
+  for (const plan::Metadata::Image &image : target.images)
+    images.push_back(
+        {image.arch, std::filesystem::path(image.file).extension() == ".ptx",
+         archive.read("data/intarsia/" + target.folder + "/" + image.file)});
+  auto code = std::make_shared<const CudaCode>(std::move(images),
+                                               "'" + archive.path() + "'");
+  for (int device : cudaDevices(plan))
+    code->load(device);
+  return code;
+}
+
 std::unique_ptr<Model> Model::load(const std::string &path,
                                    const Options &options) {
   return reporting(path, [&] {
@@ -241,7 +259,11 @@ std::unique_ptr<Model> Model::load(const std::string &path,
 
     shared->options = options.program;
     shared->options.ownAutocast = true;
-    if (!shared->plan.kernels.empty()) {
+    if (!target.images.empty())
+      shared->options.cuda = readCudaCode(archive, target, shared->plan);
+    if (std::any_of(
+            shared->plan.kernels.begin(), shared->plan.kernels.end(),
+            [](const auto &kernel) { return kernel.target == "cpu"; })) {
       shared->kernels =
           KernelFile::create(archive.read(folder + "kernels.so"),
                              target.kernelsHash, options.cacheDirectory);

@@ -12,9 +12,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CudaCode.h"
 #include "LoadTorch.h"
 #include "ProgramImpl.h"
 
+#include <cstdlib>
 #include <dlfcn.h>
 
 using namespace intarsia;
@@ -107,7 +109,7 @@ public:
         plan.call = prepare(step);
         break;
       case plan::Step::Kind::Launch:
-        plan.kernel = kernel(impl.plan.kernels[size_t(step.kernel)]);
+        resolve(impl.plan.kernels[size_t(step.kernel)], plan);
         plan.recordName =
             "intarsia::" + impl.plan.kernels[size_t(step.kernel)].symbol;
         for (plan::Slot slot : step.buffers) {
@@ -249,17 +251,26 @@ private:
     return call;
   }
 
-  IntarsiaKernel kernel(const plan::Kernel &kernel) {
-    if (kernel.target == "cuda")
-      throw Error(ErrorKind::Load,
-                  "kernel " + kernel.symbol + " (" + kernel.summary +
-                      ") is for CUDA, and this runtime cannot launch CUDA "
-                      "kernels yet; compile the program again, for the CPU, "
-                      "and its CUDA operators stay calls of PyTorch's kernels");
-    if (kernel.target != "cpu")
+  void resolve(const plan::Kernel &kernel, StepPlan &step) {
+    if (kernel.target == "cpu") {
+      step.kernel = cpuKernel(kernel);
+      return;
+    }
+    if (kernel.target != "cuda")
       throw Error(ErrorKind::Load, "kernel " + kernel.symbol +
                                        " is for target '" + kernel.target +
                                        "', which this runtime cannot launch");
+    if (!impl.options.cuda)
+      throw Error(ErrorKind::Load, "the plan has kernels for CUDA, but their "
+                                   "code was not given");
+    step.cudaKernel = &impl.options.cuda->kernel(kernel.symbol);
+    if (!kernel.wideSymbol.empty())
+      step.wideKernel = &impl.options.cuda->kernel(kernel.wideSymbol);
+    if (!kernel.checks.empty())
+      step.status = out.statusCount++;
+  }
+
+  IntarsiaKernel cpuKernel(const plan::Kernel &kernel) {
     if (impl.options.kernel) {
       if (void *address = impl.options.kernel(kernel.symbol))
         return reinterpret_cast<IntarsiaKernel>(address);
@@ -295,26 +306,29 @@ private:
   const plan::Function &function;
 };
 
-bool usesCuda(const plan::Plan &plan) {
-  auto isCuda = [](const std::optional<plan::TensorSpec> &spec) {
-    return spec && spec->device.rfind("cuda", 0) == 0;
+} // namespace
+
+std::set<int> intarsia::runtime::cudaDevices(const plan::Plan &plan) {
+  std::set<int> devices;
+  auto use = [&](const std::optional<plan::TensorSpec> &spec) {
+    if (!spec || spec->device.rfind("cuda", 0) != 0)
+      return;
+    size_t colon = spec->device.find(':');
+    devices.insert(colon == std::string::npos
+                       ? 0
+                       : std::atoi(spec->device.c_str() + colon + 1));
   };
   for (const plan::Function &function : plan.functions) {
     for (const plan::Input &input : function.inputs)
-      if (isCuda(input.spec))
-        return true;
+      use(input.spec);
     for (const plan::Step &step : function.steps) {
-      if (isCuda(step.spec))
-        return true;
+      use(step.spec);
       for (const plan::Result &result : step.results)
-        if (isCuda(result.spec))
-          return true;
+        use(result.spec);
     }
   }
-  return false;
+  return devices;
 }
-
-} // namespace
 
 std::unique_ptr<Program> Program::create(plan::Plan plan, Options options) {
   std::unique_ptr<Program> program(new Program());
@@ -324,7 +338,7 @@ std::unique_ptr<Program> Program::create(plan::Plan plan, Options options) {
   impl.torch = &torchApi();
   if (impl.plan.functions.empty())
     throw Error(ErrorKind::Internal, "malformed plan: there is no function");
-  if (usesCuda(impl.plan))
+  if (!cudaDevices(impl.plan).empty())
     loadTorchCuda();
 
   for (const plan::Function &function : impl.plan.functions) {

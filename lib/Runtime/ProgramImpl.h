@@ -40,12 +40,18 @@ struct SpecPlan {
 };
 
 struct FunctionPlan;
+class CudaKernel;
 
 struct StepPlan {
   const plan::Step *step = nullptr;
-  PreparedCall *call = nullptr;    // Call
-  IntarsiaKernel kernel = nullptr; // Launch
-  std::string recordName;          // Launch: its name in profilers
+  PreparedCall *call = nullptr;     // Call
+  IntarsiaKernel kernel = nullptr;  // Launch
+  CudaKernel *cudaKernel = nullptr; // Launch on a GPU, instead
+  CudaKernel *wideKernel = nullptr; // of large tensors there, if not null
+  /// Launch on a GPU of a kernel with checks: where its failed check goes in
+  /// the function's statuses.
+  int32_t status = -1;
+  std::string recordName; // Launch: its name in profilers
   /// Launch: the Alloc step of each buffer that is memory of the arena, or -1.
   std::vector<int32_t> arenaAllocs;
   int8_t autocastDevice = -1;   // Autocast: the type
@@ -93,6 +99,7 @@ struct FunctionPlan {
   std::vector<Instruction> instructions; // all of `steps`
   std::vector<Binder> binders;
   bool setsGrad = false;
+  int32_t statusCount = 0; // launches with checks on a GPU
 };
 
 struct Program::Impl {

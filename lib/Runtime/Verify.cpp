@@ -251,8 +251,14 @@ private:
       useIntegers({s.domain});
       if (s.grain >= 0)
         useIntegers({s.grain});
-      if (s.scratch >= 0)
-        useIntegers({s.scratch});
+      for (plan::ExprId id :
+           {s.scratch, s.threads, s.blocks, s.shared, s.extent})
+        if (id >= 0)
+          useIntegers({id});
+      if (plan.kernels[size_t(s.kernel)].target == "cuda" && s.threads < 0)
+        fail("a kernel for CUDA has no number of threads");
+      if (!plan.kernels[size_t(s.kernel)].wideSymbol.empty() && s.extent < 0)
+        fail("a kernel with two entries has no extent");
       for (const Step::Apart &pair : s.apart)
         for (int32_t buffer : {pair.written, pair.other})
           if (buffer < 0 || size_t(buffer) >= s.buffers.size())

@@ -67,14 +67,6 @@ Value WeightReader::read(const plan::Weight &weight) {
                            int64_t(sizes.size()), sizes.data(), strides.data(),
                            weight.storageOffset, &tensor))
     throwShimError();
-  int8_t type, index;
-  if (torchApi().parseDevice(weight.spec.device.c_str(), &type, &index))
-    throwShimError();
-  if (type == 0)
-    return Value::of(tensor);
-  Tensor local(tensor);
-  if (torchApi().toDevice(local.get(), type, index, &tensor))
-    throwShimError();
   return Value::of(tensor);
 }
 
@@ -136,15 +128,32 @@ WeightReader::constants(const plan::Weight &weight,
 /// still do.
 const Tensor &WeightReader::record(const plan::Weight &weight) {
   if (!written.count(weight.record))
-    return mapped(weight);
-  Tensor &copy = copies[weight.record];
+    return onDevice(weight);
+  Tensor &copy = copies[weight.record + " " + weight.spec.device];
   if (!copy) {
     TensorImpl *tensor = nullptr;
-    if (torchApi().clonePreservingStrides(mapped(weight).get(), &tensor))
+    if (torchApi().clonePreservingStrides(onDevice(weight).get(), &tensor))
       throwShimError();
     copy = Tensor(tensor);
   }
   return copy;
+}
+
+/// The record's bytes on the weight's device, where they are copied once.
+const Tensor &WeightReader::onDevice(const plan::Weight &weight) {
+  const std::string &device = weight.spec.device;
+  if (device == "cpu")
+    return mapped(weight);
+  Tensor &there = records[weight.record + " " + device];
+  if (!there) {
+    int8_t type, index;
+    TensorImpl *tensor = nullptr;
+    if (torchApi().parseDevice(device.c_str(), &type, &index) ||
+        torchApi().toDevice(mapped(weight).get(), type, index, &tensor))
+      throwShimError();
+    there = Tensor(tensor);
+  }
+  return there;
 }
 
 const Tensor &WeightReader::mapped(const plan::Weight &weight) {

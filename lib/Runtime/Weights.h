@@ -25,7 +25,8 @@
 
 namespace intarsia::runtime {
 
-/// Record name -> a tensor on the whole record, which no program writes.
+/// A record's name, and its device unless that is the CPU -> a tensor on the
+/// whole record, which no program writes.
 using MappedRecords = std::map<std::string, Tensor>;
 
 /// Makes the tensors of the weights of one plan, for one instance.
@@ -50,6 +51,7 @@ private:
                                  const std::vector<plan::ExprId> &ids);
   const artifact::Archive &archiveOf(const plan::Weight &weight) const;
   const Tensor &record(const plan::Weight &weight);
+  const Tensor &onDevice(const plan::Weight &weight);
   const Tensor &mapped(const plan::Weight &weight);
 
   const artifact::Archive &own, &weights;

@@ -42,9 +42,16 @@ public:
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SmallVector<graph::KernelOp> kernels;
-    module.walk([&](graph::KernelOp kernel) { kernels.push_back(kernel); });
+    module.walk([&](graph::KernelOp kernelOp) {
+      if (deviceOf(kernelOp) == "cpu")
+        kernels.push_back(kernelOp);
+    });
     if (kernels.empty())
       return;
+    if (Operation *code = module.lookupSymbol("kernels")) {
+      code->emitError("is there already: kernels are emitted once");
+      return signalPassFailure();
+    }
     OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
     auto code = ModuleOp::create(builder, module.getLoc(), "kernels");
     builder.setInsertionPointToEnd(code.getBody());

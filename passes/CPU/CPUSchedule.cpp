@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/CPU/CPUShell.h"
+#include "passes/Kernel/EmitKernels.h"
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -55,6 +56,8 @@ public:
   using CPUScheduleBase::CPUScheduleBase;
   void runOnOperation() override {
     WalkResult result = getOperation().walk([&](graph::KernelOp kernelOp) {
+      if (kernel::deviceOf(kernelOp) != "cpu")
+        return WalkResult::advance();
       return failed(schedule(kernelOp)) ? WalkResult::interrupt()
                                         : WalkResult::advance();
     });

@@ -99,11 +99,12 @@ public:
     ModuleOp module = getOperation();
     SmallVector<graph::KernelOp> kernels;
     WalkResult walked = module.walk([&](graph::KernelOp kernelOp) {
-      auto type =
-          cast<graph::TensorType>(kernelOp.getOutputs().front().getType());
-      if (!emulated && !type.getDevice().starts_with("cuda")) {
+      if (hasCode(kernelOp))
+        return WalkResult::advance();
+      StringRef device = deviceOf(kernelOp);
+      if (!emulated && device != "cuda") {
         kernelOp.emitError("is on ")
-            << type.getDevice() << ", not on cuda: pass lower-calls the option "
+            << device << ", not on cuda: pass lower-calls the option "
             << "devices=cuda";
         return WalkResult::interrupt();
       }

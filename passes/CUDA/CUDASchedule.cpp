@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/Kernel/KernelEmitter.h"
+#include "passes/Kernel/EmitKernels.h"
 #include "passes/Passes.h"
 
 using namespace mlir;
@@ -79,6 +79,8 @@ class CUDASchedule final
 public:
   void runOnOperation() override {
     WalkResult result = getOperation().walk([](graph::KernelOp kernelOp) {
+      if (hasCode(kernelOp))
+        return WalkResult::advance();
       return failed(schedule(kernelOp)) ? WalkResult::interrupt()
                                         : WalkResult::advance();
     });

@@ -18,6 +18,16 @@ using namespace mlir;
 using namespace intarsia;
 using namespace intarsia::kernel;
 
+StringRef kernel::deviceOf(graph::KernelOp kernelOp) {
+  auto type = cast<graph::TensorType>(kernelOp.getOutputs().front().getType());
+  return type.getDevice().split(':').first;
+}
+
+bool kernel::hasCode(graph::KernelOp kernelOp) {
+  DictionaryAttr decisions = kernelOp.getDecisionsAttr();
+  return decisions && decisions.contains("symbol");
+}
+
 /// All that decides on a kernel's code, as text.
 static std::string textOf(graph::KernelOp kernel) {
   std::string text;

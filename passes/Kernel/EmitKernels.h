@@ -23,6 +23,12 @@ struct EmittedKernels {
   int64_t shared = 0;
 };
 
+/// The type of the device that a kernel's tensors are on: "cpu", "cuda".
+llvm::StringRef deviceOf(graph::KernelOp kernelOp);
+
+/// Whether it was emitted before, for another device.
+bool hasCode(graph::KernelOp kernelOp);
+
 /// Emits a function of `shell` at the builder's insertion point for each of the
 /// scheduled kernels, one for all that are equal. The operations stay; their
 /// `decisions` learn `symbol`, `scratch` (bytes) and `checks` (texts of the

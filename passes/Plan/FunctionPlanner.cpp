@@ -712,8 +712,17 @@ LogicalResult FunctionPlanner::planKernel(graph::KernelOp kernel) {
   for (Attribute symbol : kernel.getSymbols())
     step.symbols.push_back(expr(cast<graph::ExprAttr>(symbol).getExpr()));
   step.domain = number("domain");
-  step.grain = number("grain");
-  step.scratch = number("scratch");
+  auto type = cast<graph::TensorType>(kernel.getOutputs().front().getType());
+  if (type.getDevice().starts_with("cuda")) {
+    step.threads = number("threads");
+    step.blocks = number("grid");
+    step.shared = number("shared");
+    if (auto wide = decisions->getAs<DictionaryAttr>("wide"))
+      step.extent = expr(wide.getAs<graph::ExprAttr>("extent").getExpr());
+  } else {
+    step.grain = number("grain");
+    step.scratch = number("scratch");
+  }
   if (auto apart = kernel->getAttrOfType<DenseI64ArrayAttr>(apartAttrName))
     for (ArrayRef<int64_t> rest = apart; !rest.empty();
          rest = rest.drop_front(3))

@@ -150,15 +150,20 @@ FailureOr<NestedFunction *> ModulePlanner::nested(FlatSymbolRefAttr name,
 }
 
 int32_t ModulePlanner::kernel(StringRef symbol, graph::KernelOp op) {
-  auto [it, isNew] = kernels.try_emplace(symbol, plan.kernels.size());
+  auto type = cast<graph::TensorType>(op.getOutputs().front().getType());
+  std::string target = type.getDevice().split(':').first.str();
+  // Each target has its own names.
+  auto [it, isNew] =
+      kernels.try_emplace(target + " " + symbol.str(), plan.kernels.size());
   if (isNew) {
     plan::Kernel kernel;
     kernel.symbol = symbol.str();
     for (Attribute name : op.getOps())
       kernel.summary +=
           (kernel.summary.empty() ? "" : ", ") + cast<StringAttr>(name).str();
-    auto type = cast<graph::TensorType>(op.getOutputs().front().getType());
-    kernel.target = type.getDevice().split(':').first.str();
+    kernel.target = target;
+    if (auto wide = op.getDecisionsAttr().getAs<DictionaryAttr>("wide"))
+      kernel.wideSymbol = wide.getAs<StringAttr>("symbol").str();
     if (auto checks = op.getDecisionsAttr().getAs<ArrayAttr>("checks"))
       for (auto check : checks.getAsRange<DictionaryAttr>())
         kernel.checks.push_back(

@@ -292,6 +292,7 @@ struct PyProgram {
   /// Where the kernels' shared object lies; empty if there are none.
   std::string kernelFile;
   bool kernelsInMemory = false;
+  std::shared_ptr<const runtime::CudaCode> cuda;
   /// Runs with grad mode on, whoever turned it off: eager's kernels saw it on.
   bool gradEnabled = false;
   /// Makes the context manager of the first call; void afterwards.
@@ -400,6 +401,12 @@ CompileOptions readOptions(const nb::dict &dict) {
   options.emulate = nb::cast<std::string>(dict["emulate"]);
   options.cpu = nb::cast<std::string>(dict["cpu"]);
   options.features = nb::cast<std::string>(dict["features"]);
+  if (dict.contains("archs")) {
+    options.target = "cuda";
+    options.archs = nb::cast<std::vector<std::string>>(dict["archs"]);
+    // The driver compiles the PTX, and keeps the result.
+    options.cubins = false;
+  }
   options.dumpDir = nb::cast<std::string>(dict["dump_dir"]);
   options.fakeLocation = [](const std::string &op) {
     nb::gil_scoped_acquire gil;
@@ -432,6 +439,15 @@ auto withoutGil(Work work) {
   raise("CompileError", message);
 }
 
+/// Null for no kernels.
+std::shared_ptr<const runtime::CudaCode>
+makeCudaCode(std::vector<runtime::CudaImage> images) {
+  if (images.empty())
+    return nullptr;
+  return std::make_shared<const runtime::CudaCode>(std::move(images),
+                                                   "the compiled program");
+}
+
 /// A program around `plan`, whose objects and weights are in `table`.
 std::unique_ptr<PyProgram> makeProgram(plan::Plan plan,
                                        std::shared_ptr<SideTable> table,
@@ -441,6 +457,7 @@ std::unique_ptr<PyProgram> makeProgram(plan::Plan plan,
   result->objects = table;
   result->kernelFile = kernelFile;
   result->kernelsInMemory = bool(options.kernel);
+  result->cuda = options.cuda;
   result->countSteps(plan);
   std::vector<int64_t> weights;
   for (const plan::Weight &weight : plan.weights)
@@ -477,6 +494,7 @@ std::unique_ptr<PyProgram> compileGraph(const std::string &json,
       run.kernel = [kernels = compiled.memoryKernels](const std::string &name) {
         return lookupKernel(*kernels, name);
       };
+    run.cuda = makeCudaCode(std::move(compiled.cudaImages));
     auto result =
         makeProgram(std::move(compiled.plan), table,
                     std::move(compiled.sharedObjectPath), std::move(run));
@@ -485,7 +503,8 @@ std::unique_ptr<PyProgram> compileGraph(const std::string &json,
   });
 }
 
-/// What `restore` takes: (plan, shared object of the kernels, objects).
+/// What `restore` takes: (plan, shared object of the kernels, objects, kernels
+/// for CUDA as (arch, whether it is PTX, code)).
 nb::tuple programState(const PyProgram &self) {
   if (!self.compiled)
     raise("IntarsiaError", "an artifact is loaded from its file; it is not "
@@ -500,15 +519,28 @@ nb::tuple programState(const PyProgram &self) {
                                  ": " + buffer.getError().message());
     kernels = (*buffer)->getBuffer().str();
   }
+  nb::list images;
+  if (self.cuda)
+    for (const runtime::CudaImage &image : self.cuda->images())
+      images.append(
+          nb::make_tuple(image.arch, image.isPtx,
+                         nb::bytes(image.code.data(), image.code.size())));
   return nb::make_tuple(plan::toJson(self.program().plan()),
                         nb::bytes(kernels.data(), kernels.size()),
-                        self.objects->list());
+                        self.objects->list(), images);
 }
 
 std::unique_ptr<PyProgram> restoreProgram(const std::string &planJson,
                                           const nb::bytes &kernels,
-                                          const nb::list &objects) {
+                                          const nb::list &objects,
+                                          const nb::list &imageList) {
   std::string sharedObject(kernels.c_str(), kernels.size());
+  std::vector<runtime::CudaImage> images;
+  for (nb::handle entry : imageList) {
+    auto code = nb::cast<nb::bytes>(entry[2]);
+    images.push_back({nb::cast<std::string>(entry[0]), nb::cast<bool>(entry[1]),
+                      std::string(code.c_str(), code.size())});
+  }
   auto table = std::make_shared<SideTable>(objects);
   return withoutGil([&] {
     std::string path;
@@ -518,9 +550,10 @@ std::unique_ptr<PyProgram> restoreProgram(const std::string &planJson,
     } catch (const TargetError &error) {
       throw CompileError(error.what());
     }
-    runtime::Program::Options none;
+    runtime::Program::Options run;
+    run.cuda = makeCudaCode(std::move(images));
     return makeProgram(plan::fromJson(planJson), table, std::move(path),
-                       std::move(none));
+                       std::move(run));
   });
 }
 
@@ -573,7 +606,8 @@ nb::dict weightsOf(const PyProgram &self) {
 void compileFile(const std::string &input, const std::string &output,
                  std::vector<std::string> libraries, const nb::dict &options,
                  std::vector<std::string> cpus, bool bundleLibraries,
-                 bool codeOnly, bool freeze) {
+                 bool codeOnly, bool freeze, const std::string &target,
+                 std::vector<std::string> archs, const std::string &retarget) {
   OfflineOptions offline;
   offline.cpus = std::move(cpus);
   offline.bundleLibraries = bundleLibraries;
@@ -583,6 +617,10 @@ void compileFile(const std::string &input, const std::string &output,
   offline.operatorLibraries = std::move(libraries);
   offline.compile = readOptions(options);
   offline.compile.freeze = freeze;
+  offline.compile.target = target;
+  if (!archs.empty())
+    offline.compile.archs = std::move(archs);
+  offline.retarget = retarget;
   std::ostringstream out, errors;
   OfflineStatus status;
   {
@@ -732,12 +770,14 @@ NB_MODULE(_C, m) {
         programState(self));
   });
   m.def("restore", &restoreProgram, nb::arg("plan"), nb::arg("kernels"),
-        nb::arg("objects"), "A program that was pickled.");
+        nb::arg("objects"), nb::arg("cuda"), "A program that was pickled.");
   m.def("host_description", &hostDescription,
         "The code generator's version, and the processor of this machine.");
   m.def("aot_compile", &compileFile, nb::arg("input"), nb::arg("output"),
         nb::arg("operator_libraries"), nb::arg("options"), nb::arg("cpus"),
         nb::arg("bundle_libraries"), nb::arg("code_only"), nb::arg("freeze"),
+        nb::arg("target") = "cpu",
+        nb::arg("archs") = std::vector<std::string>(), nb::arg("retarget") = "",
         "Compiles an exported program's file to an artifact.");
   m.def("load", &loadArtifact, nb::arg("path"),
         nb::arg("operator_libraries") = std::vector<std::string>(),

@@ -32,6 +32,8 @@ def extension() -> Any:
     return _C
 
 
-def restore(plan: str, kernels: bytes, objects: list[Any]) -> Any:
+def restore(
+    plan: str, kernels: bytes, objects: list[Any], cuda: list[tuple[str, bool, bytes]]
+) -> Any:
     """A pickled `intarsia._C.Program`: nanobind's own functions can't be pickled."""
-    return extension().restore(plan, kernels, objects)
+    return extension().restore(plan, kernels, objects, cuda)

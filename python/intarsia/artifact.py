@@ -95,6 +95,9 @@ def aot_compile(
     code_only: bool = False,
     freeze: bool = False,
     dtype: str | torch.dtype | None = None,
+    target: str = "cpu",
+    archs: Sequence[str] = (),
+    retarget: str = "",
     **options: Any,
 ) -> str:
     """Compiles an exported program to a file.
@@ -122,6 +125,11 @@ def aot_compile(
         Convert the program first: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
         Weights, inputs and what is computed of them change from one of these to it, and
         so do the dtypes that the program names.
+    target, archs
+        ``"cuda"``: make kernels of what is on CUDA, too, for these GPUs (``"sm_90"``;
+        default ``"sm_80"``). No GPU is needed to compile.
+    retarget
+        Move the program to another device first: ``"cpu=cuda:0"``.
     **options
         The fields of `intarsia.options.Options`.
 
@@ -139,13 +147,16 @@ def aot_compile(
     CompileError
         When the program cannot be compiled; the message names the operator.
     """
-    for name, value in (("op_libraries", op_libraries), ("cpus", cpus)):
+    for name, value in (("op_libraries", op_libraries), ("cpus", cpus), ("archs", archs)):
         if isinstance(value, str):
             raise OptionError(f"{name} must be a list of strings, not {value!r}")
     settings = Options.resolve(None, options)
     resolved = settings.for_graph(Path(output).name)
     libraries = [os.fspath(library) for library in op_libraries]
-    rest = (libraries, resolved, list(cpus), bundle_op_libraries, code_only, freeze)
+    rest = (
+        libraries, resolved, list(cpus), bundle_op_libraries, code_only, freeze,
+        target, list(archs), retarget,
+    )  # fmt: skip
     if isinstance(program, torch.nn.Module):
         raise TypeError(
             "a module is exported first: aot_compile(intarsia.export(module, inputs), output)"

@@ -26,7 +26,17 @@ from typing import Any
 import torch
 from torch import fx
 
-from intarsia import _cache, _fx, _hooks, _partition, _pieces, _subgraphs, decompositions, logs
+from intarsia import (
+    _cache,
+    _cuda,
+    _fx,
+    _hooks,
+    _partition,
+    _pieces,
+    _subgraphs,
+    decompositions,
+    logs,
+)
 from intarsia._extension import extension
 from intarsia._recording import Compilation, record, record_compilations
 from intarsia._writes import check_writes
@@ -143,7 +153,8 @@ def _compile_dynamo_graph(
     cache: Any = nullcontext()
     if caching:
         memory = _cache.memory(example_inputs)
-        ambient = f"grad {grad_enabled} autocast {autocast} memory {memory}"
+        gpus = _cuda.archs(gm)
+        ambient = f"grad {grad_enabled} autocast {autocast} memory {memory} gpus {gpus}"
         cache = _cache.keyed_by(settings, ambient)
     with _hooks.keep_effects(gm), settled, cache:
         return backend(gm, example_inputs)
@@ -184,6 +195,9 @@ def _compile_graph(
         ),
     )
     options = settings.for_graph(name)
+    gpus = _cuda.archs(gm) if settings.fuse else []
+    if gpus:
+        options["archs"] = gpus
     with logs.stages(options) as folder:
         program = extension().compile(read.json, read.objects, {**options, "dump_dir": folder})
         logs.show(name, program, folder)
@@ -199,8 +213,8 @@ def _compile_graph(
         program.kernel_count,
         seconds * 1e3,
     )
-    if any(isinstance(x, torch.Tensor) and x.is_cuda for x in example_inputs):
-        log.info("%s: operators on CUDA stay calls; kernels are made for the CPU only", name)
+    if gpus:
+        log.info("%s: kernels for CUDA are made for %s", name, ", ".join(gpus))
     if options["dump_dir"]:
         log.info("%s: stages written to %s", name, options["dump_dir"])
     record(Compilation(name, kind, seconds, program, options["dump_dir"]))

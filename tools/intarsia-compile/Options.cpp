@@ -59,15 +59,20 @@ static cl::list<std::string>
                   "this machine's. With several, the runtime takes the best "
                   "that the machine is"),
          cl::cat(category));
-static cl::opt<std::string>
-    target("target", cl::init("cpu"), cl::value_desc("cpu|cuda"),
-           cl::desc("What kernels are made for; cuda goes with --emit, because "
-                    "the runtime cannot launch CUDA kernels yet"),
-           cl::cat(category));
+static cl::opt<std::string> target(
+    "target", cl::init("cpu"), cl::value_desc("cpu|cuda"),
+    cl::desc("What kernels are made for; cuda: for tensors on CUDA, too"),
+    cl::cat(category));
 static cl::list<std::string>
     archs("arch", cl::value_desc("name"), cl::CommaSeparated,
-          cl::desc("The GPU for --target cuda: sm_80 (default), sm_90, ..."),
+          cl::desc("GPUs for --target cuda: sm_80 (default), sm_90, ...; the "
+                   "runtime takes the best that a device is. No GPU is needed; "
+                   "where ptxas is found, each gets machine code"),
           cl::cat(category));
+static cl::opt<std::string>
+    retarget("retarget", cl::value_desc("from=to"),
+             cl::desc("Move the program to another device first: cpu=cuda:0"),
+             cl::cat(category));
 static cl::opt<bool>
     freeze("freeze",
            cl::desc("Compute once, now, what depends on weights alone, and put "
@@ -88,18 +93,13 @@ static cl::opt<bool>
            cl::desc("A result whose strides differ from its fake's is an error "
                     "at run time, not a warning"),
            cl::cat(category));
-static cl::opt<Stage> emit(
-    "emit", cl::desc("Print the program after a stage (then -o is optional):"),
-    cl::values(clEnumValN(Stage::Imported, "imported", "the imported graph"),
-               clEnumValN(Stage::Lowered, "lowered", "calls made kernels"),
-               clEnumValN(Stage::Fused, "fused", "kernels grouped"),
-               clEnumValN(Stage::Plan, "plan", "the host program"),
-               clEnumValN(Stage::Kernels, "kernels", "kernels as MLIR"),
-               clEnumValN(Stage::LLVM, "llvm", "kernels as LLVM IR"),
-               clEnumValN(Stage::Assembly, "asm", "kernels as assembly"),
-               clEnumValN(Stage::PTX, "ptx",
-                          "CUDA kernels as PTX, into the file of -o if given")),
-    cl::cat(category));
+static cl::opt<std::string>
+    emit("emit", cl::value_desc("stage"),
+         cl::desc("Print the program after a stage, then -o is optional: "
+                  "imported, lowered (calls made kernels), fused, plan (the "
+                  "host program), kernels (as MLIR), llvm, asm, or ptx (into "
+                  "the file of -o, if given)"),
+         cl::cat(category));
 static cl::opt<std::string>
     dumpDir("dump-dir", cl::value_desc("folder"),
             cl::desc("Write the program after each stage into this folder"),
@@ -109,6 +109,24 @@ static cl::opt<bool> printTiming("print-timing",
                                  cl::cat(category));
 static cl::opt<bool> force("force", cl::desc("Allow -o to replace the input"),
                            cl::cat(category));
+
+static constexpr Stage stages[] = {
+    Stage::Imported, Stage::Lowered, Stage::Fused,    Stage::Plan,
+    Stage::Kernels,  Stage::LLVM,    Stage::Assembly, Stage::PTX};
+
+static std::optional<Stage> stageNamed(std::string_view name) {
+  for (Stage stage : stages)
+    if (name == stageName(stage))
+      return stage;
+  return std::nullopt;
+}
+
+static std::string stageNames() {
+  std::string names;
+  for (Stage stage : stages)
+    names += (names.empty() ? "" : ", ") + std::string(stageName(stage));
+  return names;
+}
 
 std::optional<OfflineOptions> tool::parseOptions(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
@@ -134,6 +152,14 @@ std::optional<OfflineOptions> tool::parseOptions(int argc, char **argv) {
     return std::nullopt;
   }
   OfflineOptions options;
+  if (emit.getNumOccurrences()) {
+    options.emit = stageNamed(emit.getValue());
+    if (!options.emit) {
+      llvm::errs() << "intarsia-compile: error: --emit has no stage '" << emit
+                   << "'; stages are " << stageNames() << "\n";
+      return std::nullopt;
+    }
+  }
   options.compile.freeze = freeze;
   options.dtype = dtype;
   options.input = input;
@@ -146,11 +172,11 @@ std::optional<OfflineOptions> tool::parseOptions(int argc, char **argv) {
   options.pythonModules = {modules.begin(), modules.end()};
   options.codeOnly = codeOnly;
   options.compile.target = target;
-  options.archs = {archs.begin(), archs.end()};
+  if (!archs.empty())
+    options.compile.archs = {archs.begin(), archs.end()};
+  options.retarget = retarget;
   options.compile.strict = strict;
   options.compile.dumpDir = dumpDir;
-  if (emit.getNumOccurrences())
-    options.emit = emit;
   options.printTiming = printTiming;
   options.force = force;
   return options;

@@ -15,6 +15,7 @@
 #include "intarsia/Import/ImportGraph.h"
 #include "intarsia/Import/Schema.h"
 #include "intarsia/Plan/Plan.h"
+#include "intarsia/Runtime/Cuda.h"
 
 #include <functional>
 #include <memory>
@@ -56,11 +57,14 @@ struct CompileOptions {
   bool freeze = false;
   /// A result whose strides differ from its fake's is an error, not a warning.
   bool strict = false;
-  /// What kernels are made for: "cpu", or "cuda" and its `arch`. Calls on other
-  /// devices stay calls. The runtime cannot launch CUDA kernels yet, so "cuda"
-  /// is for looking at the code: there is no plan in the result.
+  /// What kernels are made for: "cpu", or "cuda". Calls on other devices stay
+  /// calls.
   std::string target = "cpu";
-  std::string arch = "sm_80";
+  /// GPUs to make code for, with "cuda": "sm_80", "sm_90a". Where ptxas is
+  /// found each gets a cubin, and the latest PTX; else each gets PTX.
+  std::vector<std::string> archs = {"sm_80"};
+  /// Look for ptxas.
+  bool cubins = true;
   /// A test aid, "" or "cuda": kernels for the CPU have the code of CUDA's,
   /// whose threads are emulated (`gpu-to-simt`).
   std::string emulate;
@@ -68,8 +72,8 @@ struct CompileOptions {
   std::string cpu = "native";
   std::string features;
   /// When not empty, the IR after each stage is written here as
-  /// imported.mlir, lowered.mlir, fused.mlir, plan.txt, kernels.mlir, llvm.ll;
-  /// for CUDA kernels.ptx instead of the plan and llvm.ll.
+  /// imported.mlir, lowered.mlir, fused.mlir, plan.txt, kernels.mlir, and
+  /// llvm.ll and, for CUDA, kernels.ptx.
   std::string dumpDir;
   /// Called once with the text of `observedStage`, when both are set. Kernels,
   /// LLVM and Assembly do not happen when there are no kernels.
@@ -94,6 +98,8 @@ struct CompiledProgram {
   std::string sharedObjectPath;
   /// Where no folder is writable: the kernels in this process's memory.
   std::shared_ptr<MemoryKernels> memoryKernels;
+  /// The kernels for CUDA, by GPU.
+  std::vector<runtime::CudaImage> cudaImages;
   /// LLVM's name of the processor compiled for, and the features it must have.
   std::string cpu;
   std::vector<std::string> cpuFeatures;

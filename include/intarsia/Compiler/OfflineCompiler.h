@@ -39,11 +39,12 @@ struct OfflineOptions {
   /// Processors to compile for, by LLVM's names; the runtime takes the best
   /// that the machine is. Empty: compile.cpu alone.
   std::vector<std::string> cpus;
-  /// GPUs for --target cuda. Empty: compile.arch alone.
-  std::vector<std::string> archs;
+  /// Move the program from one device to another first: "cpu=cuda:0"; "": leave
+  /// it.
+  std::string retarget;
   CompileOptions compile;
   /// Print this stage to `out`. PTX is written to `output`, if that is given,
-  /// instead of an artifact.
+  /// instead of an artifact ("-": to standard output).
   std::optional<Stage> emit;
   bool printTiming = false;
   /// Convert the program's floating-point tensors first: "float32", "bfloat16",

@@ -38,6 +38,13 @@ struct Metadata {
   /// The versions of PyTorch that the file runs with: from `torchMin` to before
   /// `torchEnd`; "": any.
   std::string torchMin, torchEnd;
+  /// A file of a target's folder with the kernels for one kind of GPU: what
+  /// ptxas made for exactly this one (".cubin"), or PTX, which the driver
+  /// compiles for this one and those after it (".ptx").
+  struct Image {
+    std::string arch; // "sm_90"
+    std::string file;
+  };
   struct Target {
     std::string name; // "cpu", "cuda"
     /// The folder of its plan and kernels below data/intarsia/. There is a
@@ -49,6 +56,7 @@ struct Metadata {
     /// SHA-256 or other digest of kernels.so in hexadecimal: its name in the
     /// cache; "" when there are no kernels.
     std::string kernelsHash;
+    std::vector<Image> images = {}; // "cuda"
   };
   std::vector<Target> targets;
   /// Operator libraries that the archive brings along: the files

@@ -154,6 +154,12 @@ struct Step {
   ExprId domain = -1;  // Launch: iterations of the parallel loop
   ExprId grain = -1;   // Launch: fewest iterations worth a thread
   ExprId scratch = -1; // Launch: bytes of scratch memory a thread needs
+  /// Launch on a GPU: threads of a block, blocks (-1: as many as `domain`
+  /// needs, one iteration a thread) and bytes of dynamic shared memory a block.
+  ExprId threads = -1, blocks = -1, shared = -1;
+  /// Launch on a GPU: above 2147483647, the kernel's entry for wide positions
+  /// is launched in the place of the other.
+  ExprId extent = -1;
   /// Launch: positions in `buffers`. The kernel must not write `written` where
   /// its memory overlaps that of `other`, which the caller decides: then it
   /// writes a new tensor, which is copied afterwards. `orSame`: it may where
@@ -245,6 +251,9 @@ struct Kernel {
   std::string target; // "cpu" or "cuda"
   /// The kernel's run-time checks, in the order of their numbers.
   std::vector<Check> checks;
+  /// On a GPU: the same with positions of 64 bits; "" when `symbol` is right
+  /// for all sizes.
+  std::string wideSymbol = {};
 };
 
 /// An operator that the plan calls, with its schema at compile time.

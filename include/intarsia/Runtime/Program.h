@@ -17,6 +17,7 @@
 #define INTARSIA_RUNTIME_PROGRAM_H
 
 #include "intarsia/Plan/Plan.h"
+#include "intarsia/Runtime/Cuda.h"
 #include "intarsia/Runtime/Error.h"
 #include "intarsia/Runtime/Torch.h"
 
@@ -63,6 +64,9 @@ public:
     /// when there is none. Whoever owns the code keeps it (the function object
     /// lives as long as the program).
     std::function<void *(const std::string &name)> kernel;
+    /// The plan's CUDA kernels, which programs may share; null when it has
+    /// none. Loaded on a device at the first launch there.
+    std::shared_ptr<const CudaCode> cuda;
     /// Boxes side-table object `index` as the type at `type`; returns null and
     /// sets *error on failure. Called during `create` only. In Python:
     /// TorchPythonApi::box with the GIL.

@@ -23,6 +23,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/TensorOptions.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/stable/c/shim.h>
 
@@ -291,7 +292,8 @@ int onStorage(TensorImpl *base, int16_t dtype, int64_t dim,
     c10::TensorImpl *impl = unwrap(base);
     at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
         c10::Storage(impl->unsafe_storage()),
-        c10::DispatchKeySet(c10::DispatchKey::CPU),
+        c10::DispatchKeySet(c10::computeDispatchKey(
+            std::nullopt, c10::Layout::Strided, impl->device())),
         c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(dtype)));
     tensor.unsafeGetTensorImpl()->set_sizes_and_strides(
         {sizes, size_t(dim)}, {strides, size_t(dim)}, offset);

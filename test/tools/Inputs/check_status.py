@@ -22,6 +22,16 @@ model, output = folder / "model.pt2", folder / "bad.pt2"
 assert status(model, "-o", output) == 1  # an operator is not registered
 assert status(model) == 2
 assert status("--nonsense") == 2
+for wrong in (
+    ["--numerics", "fast"],
+    ["--cpu", "zen99"],
+    ["--cpu", "x86-64,x86-64"],
+    ["--target", "tpu"],
+    ["--target", "cuda", "--arch", "sm_1"],
+    ["--retarget", "cpu"],
+    ["--emit", "plans"],
+):
+    assert status(model, "-o", output, "--op-library", operators, *wrong) == 2, wrong
 assert status(folder / "short.pt2", "-o", output) == 3
 os.environ["INTARSIA_PYTHON"] = "/nowhere/python"
 for option in (["--dtype", "float16"], ["--import", "os"]):

@@ -107,6 +107,10 @@ Plan everything() {
   launch.domain = 0;
   launch.grain = 1;
   launch.scratch = 2;
+  launch.threads = 1;
+  launch.blocks = 2;
+  launch.shared = 1;
+  launch.extent = 2;
   f.steps.push_back(launch);
   Step scan;
   scan.kind = Step::Kind::Scan;
@@ -226,7 +230,7 @@ TEST(PlanTest, Listing) {
         "call mylib::op.overload([inf, -inf, nan, 0.10000000000000001, -0,",
         "// model.py:12 in forward: y = f(x)",
         "launch 0 @k0(%0, %1) symbols [s0] domain s0 grain 4 scratch",
-        "return %1 into \"lin.weight\""})
+        "threads 4 blocks", "shared 4 extent", "return %1 into \"lin.weight\""})
     EXPECT_NE(text.find(line), std::string::npos) << line << "\nin\n" << text;
 }
 
@@ -237,6 +241,7 @@ TEST(MetadataTest, RoundTrip) {
   metadata.targets = {
       {"cpu", "cpu", "x86-64-v3", {"sse4.2"}, ""},
       {"cpu", "cpu-x", "sapphirerapids", {"avx512f", "sse4.2"}, "abcd"}};
+  metadata.targets[1].images = {{"sm_90", "kernels.sm_90.ptx"}};
   metadata.libraries = {{"libops.so", "01ab"}};
   metadata.program = "model.pt2";
   metadata.programDigest = "12-34";
@@ -245,6 +250,7 @@ TEST(MetadataTest, RoundTrip) {
   Metadata back = metadataFromJson(json);
   EXPECT_EQ(toJson(back), json);
   EXPECT_EQ(back.targets[1].features[1], "sse4.2");
+  EXPECT_EQ(back.targets[1].images.at(0).file, "kernels.sm_90.ptx");
   EXPECT_THROW(metadataFromJson("{\"format\": \"one\"}"), std::runtime_error);
 }
 
