@@ -10,7 +10,10 @@ Every figure is a median over rounds in which the candidates take turns (A B C C
 ...), so that a machine whose speed drifts slows all of them; quote the ratios. A turn
 is six calls, of which the last three count: a call finds the caches as the ones before
 it left them, and a candidate that leaves 16 MiB of modified lines behind would make the
-next one wait until they are written to memory. The process starts itself again with
+next one wait until they are written to memory. Where a call takes longer than that
+could matter, a turn is two calls and the last counts. Beside the kernels stands a copy
+of their input, which moves as many bytes: no kernel that is limited by memory can be
+much faster. The process starts itself again with
 malloc settings under which large results are not paid for in page faults by whoever
 comes first.
 
@@ -53,6 +56,7 @@ ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": "4000000000",
     "MALLOC_TOP_PAD_": "600000000",
 }
+LONG_CALL = 0.03  # seconds
 console = Console()
 Candidate = Callable[..., torch.Tensor]
 
@@ -66,11 +70,12 @@ def interleaved(
         for number in range(rounds):
             turns = list(candidates.items())
             for name, run in reversed(turns) if number % 2 else turns:
-                for call in range(6):
+                turn: list[float] = []
+                while len(turn) < (2 if turn and turn[0] > LONG_CALL else 6):
                     start = time.perf_counter()
                     run(*inputs)
-                    if call >= 3:
-                        times[name].append(time.perf_counter() - start)
+                    turn.append(time.perf_counter() - start)
+                times[name] += turn[len(turn) // 2 :]
     return {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -136,6 +141,7 @@ def bench_kernels(arguments: argparse.Namespace) -> list[dict]:
             case = f"{name}, {str(dtype)[6:]}, 4096x1024"
             torch._dynamo.reset()
             candidates = compiled(function, False, not arguments.no_inductor)
+            candidates["copy"] = lambda x, a, b: x.clone()
             seconds = interleaved(candidates, inputs, arguments.rounds)
             rows.append({"case": case, "seconds": seconds})
 

@@ -18,8 +18,12 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Pass/Pass.h"
+
+#include <numbers>
 
 namespace intarsia {
 #define GEN_PASS_DEF_CPUEXPANDMATH
@@ -29,6 +33,37 @@ namespace intarsia {
 using namespace mlir;
 using namespace intarsia;
 
+/// x if `op` is the last multiplication of 0.5 * (1 + erf(x * sqrt(0.5))) in
+/// f32 and what it is made of has no other use.
+static Value matchNormalCdf(arith::MulFOp op) {
+  if (!getElementTypeOrSelf(op.getType()).isF32())
+    return {};
+  // The operand of `user` that is not the constant.
+  auto beside = [](Operation *user, float constant) -> Value {
+    for (unsigned operand : {0, 1}) {
+      // The emitter of kernels makes a vector's constants this way.
+      Value number = user->getOperand(operand);
+      if (auto broadcast = number.getDefiningOp<vector::BroadcastOp>())
+        number = broadcast.getSource();
+      APFloat value(0.0f);
+      if (matchPattern(number, m_ConstantFloat(&value)) &&
+          value.compare(APFloat(constant)) == APFloat::cmpEqual)
+        return user->getOperand(1 - operand);
+    }
+    return {};
+  };
+  auto only = [](Value value) {
+    return value && value.hasOneUse() ? value : Value();
+  };
+  Value sum = only(beside(op, 0.5f));
+  auto add = sum ? sum.getDefiningOp<arith::AddFOp>() : nullptr;
+  Value erf = add ? only(beside(add, 1.0f)) : Value();
+  auto function = erf ? erf.getDefiningOp<math::ErfOp>() : nullptr;
+  Value product = function ? only(function.getOperand()) : Value();
+  auto scaled = product ? product.getDefiningOp<arith::MulFOp>() : nullptr;
+  return scaled ? beside(scaled, float(std::numbers::sqrt2 / 2)) : Value();
+}
+
 namespace {
 struct ExpandMath final : intarsia::impl::CPUExpandMathBase<ExpandMath> {
   using CPUExpandMathBase::CPUExpandMathBase;
@@ -37,6 +72,26 @@ struct ExpandMath final : intarsia::impl::CPUExpandMathBase<ExpandMath> {
     MathOptions options;
     options.fma = fma;
     options.avx512 = avx512;
+    // Only a table makes the whole cheaper than its parts.
+    getOperation()->walk([&](arith::MulFOp op) {
+      Value x = fma && avx512 ? matchNormalCdf(op) : Value();
+      if (!x)
+        return;
+      OpBuilder builder(op);
+      op.getResult().replaceAllUsesWith(
+          emitMath(builder, op.getLoc(), MathFunction::NormalCdf, x, options));
+      SmallVector<Operation *> dead = {op};
+      while (!dead.empty()) {
+        Operation *next = dead.pop_back_val();
+        if (!isOpTriviallyDead(next))
+          continue;
+        for (Value operand : next->getOperands())
+          if (operand != x && operand.getDefiningOp())
+            dead.push_back(operand.getDefiningOp());
+        next->erase();
+      }
+      ++numExpanded;
+    });
     getOperation()->walk([&](Operation *op) {
       std::optional<MathFunction> function = getMathFunction(op);
       if (!function ||

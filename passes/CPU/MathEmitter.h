@@ -265,7 +265,16 @@ private:
 
   Value emitTanh(Value x);
   Value emitErf(Value x);
+  struct Piece {
+    Rounded n; // which
+    Value t;   // the distance from its middle
+  };
+  Piece findPiece(Value x, double step);
+  /// The piece's polynomial, its constant given.
+  Value pieceAt(const Piece &piece, const double (&table)[6][16],
+                Value constant);
   Value erfByLookup(Value x);
+  Value emitNormalCdf(Value x);
   Value emitErfc(Value x);
   Value erfcPositive(Value a, ArrayRef<double> coefficients);
 

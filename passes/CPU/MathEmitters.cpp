@@ -80,6 +80,8 @@ Value MathEmitter::emit(MathFunction function, ValueRange operands) {
     return emitLog1p(x);
   case MathFunction::Log2:
     return emitLog(x, Split{1, 0}, log2e);
+  case MathFunction::NormalCdf:
+    return emitNormalCdf(x);
   case MathFunction::Pow:
     return emitPow(x, operands[1]);
   case MathFunction::Rsqrt:
@@ -147,6 +149,7 @@ static bool isSingleFunction(MathFunction function) {
   case MathFunction::Log10:
   case MathFunction::Log1p:
   case MathFunction::Log2:
+  case MathFunction::NormalCdf:
   case MathFunction::Sin:
   case MathFunction::Tanh:
     return true;

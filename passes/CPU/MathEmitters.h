@@ -43,6 +43,9 @@ enum class MathFunction {
   Log10,
   Log1p,
   Log2,
+  /// The normal distribution function, (1 + erf(x/sqrt(2)))/2, to 2^-24
+  /// absolutely.
+  NormalCdf,
   Pow,
   Rsqrt,
   Sin,

@@ -260,20 +260,40 @@ Value MathEmitter::erfcPositive(Value a, ArrayRef<double> table) {
 }
 
 /// The range of |x| is cut into 16 pieces around the multiples of a step, each
-/// with a polynomial in the distance t from its middle. Around 0 it is
-/// t + t*p(t), which keeps the relative error small there.
-Value MathEmitter::erfByLookup(Value x) {
-  constexpr double step = coefficients::erfStepF32;
-  // Beyond, the result is 1, as it is at the end of the last piece.
+/// with a polynomial in the distance t from its middle. Beyond the last, the
+/// result is the one at its end.
+MathEmitter::Piece MathEmitter::findPiece(Value x, double step) {
   Value a = atMost(abs(x), 15.49 * step);
   Rounded n = roundProduct(a, 1 / step);
-  Value t = fma(n.value, real(-step), a);
-  Value middle = select(equal(n.value, real(0)), t,
-                        lookup(coefficients::erfPiecesF32[0], n.shifted));
-  Value p = lookup(coefficients::erfPiecesF32[5], n.shifted);
+  return {n, fma(n.value, real(-step), a)};
+}
+
+Value MathEmitter::pieceAt(const Piece &piece, const double (&table)[6][16],
+                           Value constant) {
+  Value p = lookup(table[5], piece.n.shifted);
   for (int power : {4, 3, 2, 1})
-    p = fma(p, t, lookup(coefficients::erfPiecesF32[power], n.shifted));
-  return copySign(fma(p, t, middle), x);
+    p = fma(p, piece.t, lookup(table[power], piece.n.shifted));
+  return fma(p, piece.t, constant);
+}
+
+/// Around 0 it is t + t*p(t), which keeps the relative error small there.
+Value MathEmitter::erfByLookup(Value x) {
+  Piece piece = findPiece(x, coefficients::erfStepF32);
+  const auto &table = coefficients::erfPiecesF32;
+  Value middle = select(equal(piece.n.value, real(0)), piece.t,
+                        lookup(table[0], piece.n.shifted));
+  return copySign(pieceAt(piece, table, middle), x);
+}
+
+/// What is added to 1/2 needs no small relative error, and so neither a first
+/// piece of its own nor the rounding of x*sqrt(1/2).
+Value MathEmitter::emitNormalCdf(Value x) {
+  if (!hasLookup)
+    return mul(real(0.5), add(real(1), emitErf(mul(x, real(std::sqrt(0.5))))));
+  Piece piece = findPiece(x, coefficients::normalStepF32);
+  const auto &table = coefficients::normalPiecesF32;
+  Value p = pieceAt(piece, table, lookup(table[0], piece.n.shifted));
+  return add(copySign(p, x), real(0.5));
 }
 
 Value MathEmitter::emitErf(Value x) {

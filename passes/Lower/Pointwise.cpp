@@ -269,18 +269,20 @@ bool isTanhGelu(graph::CallOp call) {
   return call.stringArg("approximate") == "tanh";
 }
 
+/// In this form the emitters of math see one function.
+Scalar normalCdf(const Scalar &x) { return 0.5 * (1.0 + erf(x * sqrtHalf)); }
+
 Scalar gelu(graph::CallOp call, const Scalar &x) {
   if (!isTanhGelu(call))
-    return x * 0.5 * (1.0 + erf(x * sqrtHalf));
+    return x * normalCdf(x);
   Scalar inner = geluBeta * fma(x.constant(geluKappa), x * x * x, x);
   return 0.5 * x * (1.0 + tanh(inner));
 }
 
 Scalar geluBackward(graph::CallOp call, const Scalar &grad, const Scalar &x) {
   if (!isTanhGelu(call)) {
-    Scalar cdf = 0.5 * (1.0 + erf(x * sqrtHalf));
     Scalar pdf = (twoOverSqrtPi * sqrtHalf * 0.5) * exp(x * x * -0.5);
-    return grad * (cdf + x * pdf);
+    return grad * (normalCdf(x) + x * pdf);
   }
   Scalar square = x * x;
   Scalar inner = geluBeta * fma(x.constant(geluKappa), square * x, x);

@@ -90,3 +90,47 @@ func.func @pieces(%x: vector<32xf32>) -> vector<32xf32> {
   %y = math.erf %x : vector<32xf32>
   return %y : vector<32xf32>
 }
+
+// -----
+
+// The normal distribution function needs no small relative error of erf: it is
+// read from its own table, and nothing of what it was made of stays.
+// CHECK-LABEL:   @normal
+// AVX512-LABEL:  @normal
+// AVX512-SAME:   (%[[X:.+]]: vector<16xf32>)
+// AVX512:        math.absf %[[X]]
+// AVX512-COUNT-6: llvm.call_intrinsic "llvm.x86.avx512.permvar.sf.512"
+// AVX512-NOT:    arith.mulf
+// AVX512:        %[[P:.+]] = math.copysign {{.*}}, %[[X]]
+// AVX512:        arith.addf %[[P]], {{.*}}
+// AVX512-NEXT:   return
+func.func @normal(%x: vector<16xf32>) -> vector<16xf32> {
+  %scale = arith.constant dense<0.707106769> : vector<16xf32>
+  %a = arith.mulf %x, %scale : vector<16xf32>
+  %b = math.erf %a : vector<16xf32>
+  %one = arith.constant dense<1.0> : vector<16xf32>
+  %c = arith.addf %b, %one : vector<16xf32>
+  %scalar = arith.constant 0.5 : f32
+  %half = vector.broadcast %scalar : f32 to vector<16xf32>
+  %r = arith.mulf %half, %c : vector<16xf32>
+  return %r : vector<16xf32>
+}
+
+// -----
+
+// Another use of the erf keeps it.
+// AVX512-LABEL:  @used
+// AVX512:        arith.mulf
+// AVX512-COUNT-6: llvm.call_intrinsic "llvm.x86.avx512.permvar.sf.512"
+// AVX512:        %[[SUM:.+]] = arith.addf
+// AVX512:        arith.mulf %[[SUM]]
+func.func @used(%x: vector<16xf32>) -> (vector<16xf32>, vector<16xf32>) {
+  %scale = arith.constant dense<0.707106769> : vector<16xf32>
+  %a = arith.mulf %x, %scale : vector<16xf32>
+  %b = math.erf %a : vector<16xf32>
+  %one = arith.constant dense<1.0> : vector<16xf32>
+  %c = arith.addf %b, %one : vector<16xf32>
+  %half = arith.constant dense<0.5> : vector<16xf32>
+  %r = arith.mulf %c, %half : vector<16xf32>
+  return %b, %r : vector<16xf32>, vector<16xf32>
+}

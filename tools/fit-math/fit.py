@@ -347,6 +347,22 @@ def fits() -> list[Fit]:
 ERF_STEP = 0.26953125  # few bits; the constants round well
 
 
+def piece(
+    f: Callable[[mpf], mpf], middle: mpf, half: mpf, weight: Callable[[mpf], mpf]
+) -> tuple[list[mpf], mpf]:
+    """f(middle + t), |t| <= half, as 6 coefficients, and the largest weighted error."""
+    count = 200
+    ts = [-half * mp.cos(mp.pi * (k + mpf(1) / 2) / count) for k in range(count)]
+    values = [f(middle + t) for t in ts]
+    weights = [weight(v) for v in values]
+    rounded = [round_to(c, 24) for c in remez(ts, values, weights, 0, 5)[0]]
+    error = max(
+        abs(mp.polyval(rounded[::-1], t) - v) * w
+        for t, v, w in zip(ts, values, weights, strict=True)
+    )
+    return rounded, error
+
+
 def erf_pieces() -> tuple[list[list[mpf]], mpf]:
     """erf(i*step + t) for i = 0..15, |t| <= step/2, as 1 + 5 coefficients each.
 
@@ -354,27 +370,41 @@ def erf_pieces() -> tuple[list[list[mpf]], mpf]:
     the step was chosen among the multiples of 1/1024 for the smallest error of the
     whole computation.
     """
-    pieces, worst = [], mpf(0)
     half = mpf(ERF_STEP) / 2
-    for i in range(16):
-        middle = i * mpf(ERF_STEP)
-        if i == 0:
-            fit = Fit(
-                "", lambda t: mp.erf(t) / t - 1, relative(mp.erf, lambda t: t), (0, half), 4, 24
-            )
-            rounded, error = solve(fit)
-            rounded.insert(0, mpf(0))
-        else:
-            count = 200
-            ts = [-half * mp.cos(mp.pi * (k + mpf(1) / 2) / count) for k in range(count)]
-            values = [mp.erf(middle + t) for t in ts]
-            rounded = [round_to(c, 24) for c in remez(ts, values, [1 / v for v in values], 0, 5)[0]]
-            error = max(
-                abs(mp.polyval(rounded[::-1], t) / v - 1) for t, v in zip(ts, values, strict=True)
-            )
+    first, worst = solve(
+        Fit("", lambda t: mp.erf(t) / t - 1, relative(mp.erf, lambda t: t), (0, half), 4, 24)
+    )
+    pieces = [[mpf(0), *first]]
+    for i in range(1, 16):
+        rounded, error = piece(mp.erf, i * mpf(ERF_STEP), half, lambda v: 1 / v)
         pieces.append(rounded)
         worst = max(worst, error)
     return pieces, worst
+
+
+NORMAL_STEP = 0.359375  # chosen as ERF_STEP was, and so that 1/2 is reached at the end
+
+
+def normal_pieces() -> tuple[list[list[mpf]], mpf]:
+    """The normal distribution function less 1/2, in pieces as erf's; its error is
+    absolute, because it is added to 1/2."""
+
+    def phi(x: mpf) -> mpf:
+        return mp.erf(x / mp.sqrt(2)) / 2
+
+    half = mpf(NORMAL_STEP) / 2
+    fits = [piece(phi, i * mpf(NORMAL_STEP), half, lambda v: mpf(1)) for i in range(16)]
+    return [rounded for rounded, _ in fits], max(error for _, error in fits)
+
+
+def print_pieces(name: str, step: float, kind: str, pieces: list[list[mpf]], worst: mpf) -> None:
+    print(f"/// The distance of the middles of {name}PiecesF32.")
+    print(f"inline constexpr double {name}StepF32 = {step.hex()};\n")
+    print(f"/// 2^{float(mp.log(worst) / LN2):.1f}{kind}; for each power, the 16 pieces.")
+    print(f"inline constexpr double {name}PiecesF32[6][16] = {{")
+    for power in zip(*pieces, strict=True):
+        print("    {" + ", ".join(float(c).hex() for c in power) + "},")
+    print("};\n")
 
 
 HEADER = """\
@@ -419,14 +449,9 @@ def main() -> None:
         print("};\n")
         print(f"{fit.name}: 2^{float(mp.log(worst) / LN2):.1f}", file=sys.stderr)
     if not wanted or "erfPiecesF32" in wanted:
-        pieces, worst = erf_pieces()
-        print("/// The distance of the middles of erfPiecesF32.")
-        print(f"inline constexpr double erfStepF32 = {ERF_STEP.hex()};\n")
-        print(f"/// 2^{float(mp.log(worst) / LN2):.1f}; for each power, the 16 pieces.")
-        print("inline constexpr double erfPiecesF32[6][16] = {")
-        for power in zip(*pieces, strict=True):
-            print("    {" + ", ".join(float(c).hex() for c in power) + "},")
-        print("};\n")
+        print_pieces("erf", ERF_STEP, "", *erf_pieces())
+    if not wanted or "normalPiecesF32" in wanted:
+        print_pieces("normal", NORMAL_STEP, ", absolute", *normal_pieces())
     print(FOOTER, end="")
 
 

@@ -465,6 +465,46 @@ void checkBinary(const char *name, const char *op,
                                 << worst.second << ") = " << worst.value;
 }
 
+// The results are at most 1, where an ulp is 2^-24.
+TEST(MathAccuracy, NormalCdfWithinTwoUlpOfOne) {
+  auto constant = [](const char *name, const char *value) {
+    return std::string("%") + name + " = arith.constant dense<" + value +
+           "> : vector<16xf32>\n";
+  };
+  Compiled kernel(loop("f32", "f32",
+                       constant("scale", "0.707106769") +
+                           constant("one", "1.0") + constant("half", "0.5") +
+                           "%a = arith.mulf %x, %scale : vector<16xf32>\n"
+                           "%b = math.erf %a : vector<16xf32>\n"
+                           "%c = arith.addf %one, %b : vector<16xf32>\n"
+                           "%r = arith.mulf %half, %c : vector<16xf32>"));
+  std::vector<float> x;
+  for (uint64_t bits = 0; bits < (uint64_t(1) << 32); bits += 4093)
+    x.push_back(std::bit_cast<float>(uint32_t(bits)));
+  for (int i = -1000000; i <= 1000000; ++i)
+    x.push_back(float(i) * 7e-6f);
+  for (float special : {0.0f, -0.0f, INFINITY, -INFINITY})
+    x.push_back(special);
+  fillTail(x);
+  std::vector<float> result(x.size());
+  kernel(x.data(), x.data(), result.data(), x.size());
+  Worst worst;
+  for (size_t i = 0; i < x.size(); ++i) {
+    double exact = 0.5 * std::erfc(-x[i] * std::sqrt(0.5));
+    double error = std::isnan(x[i]) && std::isnan(result[i])
+                       ? 0
+                       : std::ldexp(std::abs(result[i] - exact), 24);
+    if (!(error <= worst.error))
+      worst = {error, x[i], 0, result[i]};
+    // Times a large x, a tiny error would not be one.
+    if (x[i] < -7 || x[i] == 0 || x[i] > 7) {
+      ASSERT_EQ(result[i], x[i] == 0 ? 0.5f : float(x[i] > 0)) << x[i];
+    }
+  }
+  report("normal", "f32", worst, nanosecondsAnElement<float>(kernel, -4, 4));
+  EXPECT_LE(worst.error, 2) << "Phi(" << worst.input << ") = " << worst.value;
+}
+
 TEST(MathAccuracy, PowWithinTwoUlp) {
   checkBinary("pow", "math.powf",
               [](double x, double y) { return std::pow(x, y); });
