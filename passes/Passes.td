@@ -90,7 +90,7 @@ def CPUSchedule : Pass<"cpu-schedule", "::mlir::ModuleOp"> {
       row_loops     how many loops the parallel loop stands for
       flat          the only loop is the parallel one
       vector_roots  results are stored along the lanes of the last loop
-      packs         rows come in blocks of 16: operands that lie across them are
+      packs         rows of a block, of which operands that lie across them are
                     transposed into scratch memory first
       lanes, tail_lanes
       streams       the results that are stored past the caches where they are

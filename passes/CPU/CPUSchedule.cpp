@@ -50,6 +50,10 @@ int64_t typical(const SymExpr &expr) {
 /// own grain size; a transcendental operation counts for several.
 constexpr int64_t grainElements = 32768;
 
+/// Rows of a block whose operands are packed, and elements of it.
+constexpr int64_t leastPackedRows = 16, mostPackedRows = 64;
+constexpr int64_t packedElements = int64_t(1) << 18;
+
 class CPUSchedule final
     : public ::intarsia::impl::CPUScheduleBase<CPUSchedule> {
 public:
@@ -66,7 +70,7 @@ public:
   }
 
 private:
-  LogicalResult schedule(graph::KernelOp kernelOp);
+  LogicalResult schedule(graph::KernelOp kernelOp, bool mayUseColumns = true);
 };
 
 /// The dimensions in loop order: as the first result lies in memory.
@@ -101,7 +105,22 @@ bool canMerge(const Observations &seen, const std::string &outer,
   });
 }
 
-LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
+/// True if something is read along the innermost loop of a reduction and across
+/// the lanes.
+bool readsAcrossLanes(const Observations &seen) {
+  return llvm::any_of(seen.reductions, [&](const auto &reduction) {
+    return llvm::any_of(seen.offsets, [&](const SymExpr &offset) {
+      std::optional<SymExpr> along =
+          strideAlong(offset, reduction.second.back().symbol);
+      std::optional<SymExpr> across = strideAlong(offset, "v");
+      return along && along->isInteger(1) && across && !across->isInteger(0) &&
+             !across->isInteger(1);
+    });
+  });
+}
+
+LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp,
+                                    bool mayUseColumns) {
   MLIRContext *context = kernelOp.getContext();
   Builder builder(context);
   FailureOr<Space> decidedSpace = Space::of(kernelOp);
@@ -123,7 +142,8 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
   bool columns = false;
   for (int64_t dim : llvm::seq<int64_t>(0, rank))
     if (!space.sizes[dim].isInteger(1))
-      columns = !pure && llvm::is_contained(space.rowDims(), dim);
+      columns =
+          mayUseColumns && !pure && llvm::is_contained(space.rowDims(), dim);
   // What is carried from one element to the next leaves lanes to the rows, even
   // to rows that lie apart if it is dear.
   bool isCarried = false;
@@ -155,6 +175,10 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
   if (failed(trial.emit(scrapBuilder, "trial", shell)))
     return failure();
   const Observations &seen = trial.observations();
+  // Then lanes along the reduction read that as it lies, and what lies side by
+  // side is packed.
+  if (columns && !hasFullRoot && !isCarried && readsAcrossLanes(seen))
+    return schedule(kernelOp, /*mayUseColumns=*/false);
 
   // One loop for what lies one after the other, rows and the rest apart.
   int64_t laneLoop = columns ? rows - 1 : plan.vectorRoots ? rank - 1 : -1;
@@ -261,8 +285,20 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
                      {SymExpr(work), SymExpr::make(SymExpr::Kind::Max,
                                                    {SymExpr(1), inner})})});
 
-  if (packs)
-    grain = SymExpr::make(SymExpr::Kind::Max, {SymExpr(packedRows), grain});
+  // Whole lines are read across the rows, and the more of one place at once the
+  // better, while a block fits into the second cache.
+  auto limited = [](SymExpr::Kind kind, int64_t limit, const SymExpr &value) {
+    return SymExpr::make(kind, {SymExpr(limit), value});
+  };
+  SymExpr blockRows;
+  if (packs) {
+    SymExpr fitting = SymExpr::make(
+        SymExpr::Kind::FloorDiv,
+        {SymExpr(packedElements), limited(SymExpr::Kind::Max, 1, inner)});
+    blockRows = limited(SymExpr::Kind::Max, leastPackedRows,
+                        limited(SymExpr::Kind::Min, mostPackedRows, fitting));
+    grain = limited(SymExpr::Kind::Max, leastPackedRows, grain);
+  }
 
   NamedAttrList decisions(kernelOp.getDecisionsAttr());
   SmallVector<Attribute> loopAttrs;
@@ -277,7 +313,7 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp) {
   if (plan.vectorRoots)
     decisions.set("vector_roots", builder.getUnitAttr());
   if (packs)
-    decisions.set("packs", builder.getUnitAttr());
+    decisions.set("packs", graph::ExprAttr::get(context, blockRows));
   // What may be too large for the caches.
   SmallVector<int64_t> streams;
   for (OpResult result : kernelOp->getResults()) {

@@ -90,7 +90,8 @@ Schedule Schedule::fromDecisions(graph::KernelOp kernel) {
   schedule.flat = decisions.contains("flat");
   schedule.columns = decisions.contains("columns");
   schedule.vectorRoots = decisions.contains("vector_roots");
-  schedule.packs = decisions.contains("packs");
+  if (auto rows = decisions.getAs<graph::ExprAttr>("packs"))
+    schedule.packs = rows.getExpr();
   schedule.lanes = integer("lanes");
   schedule.tailLanes = integer("tail_lanes");
   if (auto streams = decisions.getAs<DenseI64ArrayAttr>("streams"))
@@ -422,9 +423,10 @@ emitLoop(OpBuilder &b, Location loc, Value begin, Value end, Value step,
 // Operands that lie across the rows
 //===----------------------------------------------------------------------===//
 
-/// The side of the squares in which a block is transposed.
+/// The side of the squares in which a block is transposed: a line of four bytes
+/// each.
 static int64_t squareSide(Type element) {
-  return alignmentOf(element) > 4 ? packedRows / 2 : packedRows;
+  return alignmentOf(element) > 4 ? 8 : 16;
 }
 
 void KernelEmitter::blockLoop(
@@ -440,29 +442,28 @@ void KernelEmitter::blockLoop(
   rowSymbols.insert("row");
   rowSymbols.insert("outer");
   auto blocks = [&](Value first, Value last) {
-    emitLoop(*b, loc, first, last, constant(packedRows), {},
-             [&](Value start, ValueRange) {
-               ScopeGuard scope(*this);
-               Value stop =
-                   arith::AddIOp::create(*b, loc, start, constant(packedRows));
-               stop = arith::MinSIOp::create(*b, loc, stop, last);
-               block.emplace();
-               block->begin = start;
-               block->end = stop;
-               block->scopes = scopes.size();
-               for (const auto &known : symbolValues)
-                 block->symbols.insert(known.getKey());
-               scalarLoop("row", start, stop, constant(1), {}, [&](ValueRange) {
-                 block->before = b->getInsertionBlock()->getParentOp();
-                 SmallVector<SymExpr> index =
-                     delinearize(SymExpr::symbol("outer"), outerSizes, ranges);
-                 index.push_back(SymExpr::symbol("row"));
-                 emitRow(index);
-                 return SmallVector<Value>();
-               });
-               block.reset();
-               return SmallVector<Value>();
-             });
+    Value rows = scalarOf(*schedule.packs);
+    emitLoop(*b, loc, first, last, rows, {}, [&](Value start, ValueRange) {
+      ScopeGuard scope(*this);
+      Value stop = arith::AddIOp::create(*b, loc, start, rows);
+      stop = arith::MinSIOp::create(*b, loc, stop, last);
+      block.emplace();
+      block->begin = start;
+      block->end = stop;
+      block->scopes = scopes.size();
+      for (const auto &known : symbolValues)
+        block->symbols.insert(known.getKey());
+      scalarLoop("row", start, stop, constant(1), {}, [&](ValueRange) {
+        block->before = b->getInsertionBlock()->getParentOp();
+        SmallVector<SymExpr> index =
+            delinearize(SymExpr::symbol("outer"), outerSizes, ranges);
+        index.push_back(SymExpr::symbol("row"));
+        emitRow(index);
+        return SmallVector<Value>();
+      });
+      block.reset();
+      return SmallVector<Value>();
+    });
   };
   if (outerSizes.empty())
     return blocks(begin, end);
@@ -510,7 +511,7 @@ Value KernelEmitter::packed(unsigned buffer, Type element,
       offset.substitute({{laneSymbol, SymExpr::symbol("v")}}).str();
   auto [start, isNew] = block->packs.try_emplace(id, scratchSize);
   if (isNew) {
-    scratchSize = scratchSize + pitch * SymExpr(packedRows);
+    scratchSize = scratchSize + pitch * *schedule.packs;
     emitPack(buffer, element, offset, start->second, pitch);
   }
   Value row = arith::SubIOp::create(*b, loc, symbolValues["row"], block->begin);
@@ -594,9 +595,10 @@ void KernelEmitter::emitPack(unsigned buffer, Type element,
       LLVM::StoreOp::create(*b, loc, value, target(row, column), alignment);
     };
     Value step = constant(count);
-    loop(zero, squareRows, step, [&](Value row) {
-      Value at = arith::AddIOp::create(*b, loc, block->begin, row);
-      loop(zero, squareColumns, step, [&](Value column) {
+    // Columns outside: where their step is long, each is on a page of its own.
+    loop(zero, squareColumns, step, [&](Value column) {
+      loop(zero, squareRows, step, [&](Value row) {
+        Value at = arith::AddIOp::create(*b, loc, block->begin, row);
         auto type = VectorType::get({count}, element);
         Value pointer = source(at, column);
         Value next = scalarOf(stride);
@@ -614,13 +616,13 @@ void KernelEmitter::emitPack(unsigned buffer, Type element,
                                 alignment);
         }
       });
-      Value last = arith::AddIOp::create(*b, loc, row, step);
-      loop(squareColumns, columns, one, [&](Value column) {
-        loop(row, last, one, [&](Value row) { single(row, column); });
+      Value last = arith::AddIOp::create(*b, loc, column, step);
+      loop(column, last, one, [&](Value column) {
+        loop(squareRows, rows, one, [&](Value row) { single(row, column); });
       });
     });
-    loop(squareRows, rows, one, [&](Value row) {
-      loop(zero, columns, one, [&](Value column) { single(row, column); });
+    loop(squareColumns, columns, one, [&](Value column) {
+      loop(zero, rows, one, [&](Value row) { single(row, column); });
     });
   }
   symbolValues["row"] = outerRow;

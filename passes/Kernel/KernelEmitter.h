@@ -48,9 +48,9 @@ struct Schedule {
   /// Elements a vector iteration handles, and those of the remainder loop. With
   /// one lane there are no vectors, masks or remainder loops.
   int64_t lanes = 1, tailLanes = 1;
-  /// Rows come in blocks: what is read across them is transposed into scratch
-  /// memory first.
-  bool packs = false;
+  /// Rows come in blocks of so many: what is read across them is transposed
+  /// into scratch memory first. Nothing: it is read as it lies.
+  std::optional<SymExpr> packs;
   /// Results that are stored past the caches once they reach `streamBytes`.
   llvm::SmallVector<int64_t> streams;
   /// Emit for the sake of the observations only: the row loops' variables are
@@ -64,10 +64,6 @@ struct Schedule {
 /// A result of so many bytes is out of the caches before anybody reads it; a
 /// store past them saves reading the lines that it overwrites.
 inline constexpr int64_t streamBytes = int64_t(8) << 20;
-
-/// Rows of a block, of which operands that lie across them are packed at once:
-/// a cache line's worth of four bytes each.
-inline constexpr int64_t packedRows = 16;
 
 /// On a `linalg.generic`: a dear value that several passes over a row need is
 /// kept in scratch memory.

@@ -60,7 +60,7 @@ func.func @large(%x: !large) -> (!large, !per_row, !per_row) {
 }
 
 // CHECK-LABEL: func.func @across
-// CHECK: scratch = #intarsia.expr<"4096">
+// CHECK: scratch = #intarsia.expr<"16384">
 // CHECK-SAME: symbol = "k6_add"
 !dense = !intarsia.tensor<[64, 32]xf32>
 !across = !intarsia.tensor<[64, 32]xf32, strides = [1, 64]>

@@ -23,7 +23,7 @@ func.func @flat(%x: !mat, %y: !mat) -> !mat {
 
 // Loops in the order of the result's memory, apart where an input lies otherwise.
 // CHECK-LABEL: func.func @strided
-// CHECK: decisions {domain = #intarsia.expr<"32">, {{.*}} loops = [array<i64: 1>, array<i64: 0>], packs, row_loops = 1 : i64
+// CHECK: decisions {domain = #intarsia.expr<"32">, {{.*}} loops = [array<i64: 1>, array<i64: 0>], packs = #intarsia.expr<"64">, row_loops = 1 : i64
 // CHECK-SAME: vector_roots
 func.func @strided(%x: !tam, %y: !intarsia.tensor<[64, 32]xf32>) -> !tam {
   %0 = intarsia.call "aten::add.Tensor"(self = %x, other = %y, alpha = 1) : (!tam, !intarsia.tensor<[64, 32]xf32>) -> !tam
@@ -130,7 +130,7 @@ func.func @running(%x: !mat) -> (!mat, !mat, !mat) {
 // Lanes stay along the result; 16 rows are worth a thread.
 // CHECK-LABEL: func.func @across
 // CHECK: grain = #intarsia.expr<"1024">
-// CHECK-SAME: packs
+// CHECK-SAME: packs = #intarsia.expr<"64">
 // CHECK-LABEL: func.func @with_gaps
 // CHECK-NOT: packs
 // CHECK: return
@@ -143,4 +143,27 @@ func.func @across(%x: !tam, %y: !dense) -> !dense {
 func.func @with_gaps(%x: !gaps, %y: !dense) -> !dense {
   %0 = intarsia.call "aten::add.Tensor"(self = %x, other = %y, alpha = 1) : (!gaps, !dense) -> !dense
   return %0 : !dense
+}
+
+// Sums of columns, of which an operand's are contiguous: lanes run along them,
+// and what lies side by side is packed, in smaller blocks where they are long.
+// CHECK-LABEL: func.func @sums_across
+// CHECK-NOT: columns
+// CHECK: packs = #intarsia.expr<"32">
+// CHECK-LABEL: func.func @sums_beside
+// CHECK: columns
+// CHECK-NOT: packs
+// CHECK: return
+!tall = !intarsia.tensor<[8192, 48]xf32>
+!tall_across = !intarsia.tensor<[8192, 48]xf32, strides = [1, 8192]>
+!sums = !intarsia.tensor<[48]xf32>
+func.func @sums_across(%x: !tall_across, %y: !tall) -> !sums {
+  %0 = intarsia.call "aten::mul.Tensor"(self = %x, other = %y) : (!tall_across, !tall) -> !tall
+  %1 = intarsia.call "aten::sum.dim_IntList"(self = %0, dim = [0], keepdim = false, dtype = none) : (!tall) -> !sums
+  return %1 : !sums
+}
+func.func @sums_beside(%x: !tall, %y: !tall) -> !sums {
+  %0 = intarsia.call "aten::mul.Tensor"(self = %x, other = %y) : (!tall, !tall) -> !tall
+  %1 = intarsia.call "aten::sum.dim_IntList"(self = %0, dim = [0], keepdim = false, dtype = none) : (!tall) -> !sums
+  return %1 : !sums
 }
