@@ -118,14 +118,15 @@ def CPUToLLVM : Pass<"cpu-to-llvm", "::mlir::ModuleOp"> {
 }
 
 def CUDAEmitKernels : Pass<"cuda-emit-kernels", "::mlir::ModuleOp"> {
-  let summary = "Make one gpu.func of scalar loops for each kernel";
+  let summary = "Make one gpu.func for each kernel";
   let description = [{
     Each `intarsia.kernel` that `cuda-schedule` has scheduled becomes a kernel
     function of the `gpu.module` `@kernels`; equal kernels share one. Its
     parameters are a pointer for each input and each result (to the first
     element), an i64 for each symbol, the number of iterations, and a pointer to
     an i64 that the number (from 1) of a failed run-time check is stored to.
-    Threads step through the iterations by the size of the grid. The kernel's
+    Threads, or their teams, step through the iterations by the size of the grid;
+    a team's values become one by shuffles and shared memory. The kernel's
     `decisions` learn `symbol` and `checks`.
 
     A kernel that is not on CUDA is an error, unless it is to be emulated.
@@ -135,21 +136,38 @@ def CUDAEmitKernels : Pass<"cuda-emit-kernels", "::mlir::ModuleOp"> {
            "Take kernels for any device: a CPU will run them (gpu-to-simt)">];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
                            "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
-                           "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+                           "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::vector::VectorDialect"];
   let statistics = [
     Statistic<"numKernels", "kernels", "Functions emitted">,
     Statistic<"numShared", "shared", "Kernels equal to an earlier one">];
 }
 
 def CUDASchedule : Pass<"cuda-schedule", "::mlir::ModuleOp"> {
-  let summary = "Decide what a thread of each kernel computes";
+  let summary = "Decide what a thread of each kernel computes, and the launch";
   let description = [{
-    Adds to the `decisions` of every `intarsia.kernel` what `cpu-schedule` does
-    (see there), with one lane: a thread computes one element (`flat`), or one
-    whole row where the kernel reduces along rows. `domain` is the number of
-    these, `threads` that of a block's threads, `grid` that of the blocks.
+    Adds to the `decisions` of every `intarsia.kernel` `loops`, `row_loops`,
+    `flat` and `vector_roots`, as `cpu-schedule` does (see there), and
+
+      lanes    elements that a thread of an elementwise kernel (`flat`) has at a
+               time: as many as 16 bytes hold where all results lie in the order
+               of the loop; where an address is not one for it, the code goes
+               element by element
+      team     how many threads share a row of a kernel that reduces along rows:
+               1 (not said), a warp, or a block
+      across   memory runs across the rows: 32 of them that lie side by side are
+               a block's, whose warps are the members of each row's team
+      domain   elements or rows
+      threads  of a block
+      grid     blocks
+
+    (docs/cuda-route.md says what a launch makes of them). A reduction of several
+    dimensions becomes one loop (`intarsia.merged`), which the team divides.
   }];
-  let dependentDialects = ["::intarsia::graph::GraphDialect"];
+  let dependentDialects = ["::intarsia::graph::GraphDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
+                           "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::vector::VectorDialect"];
 }
 
 def CUDAToNVVM : Pass<"cuda-to-nvvm", "::mlir::gpu::GPUModuleOp"> {

@@ -35,17 +35,6 @@ namespace intarsia {
 
 namespace {
 
-/// A size for comparisons only: what decides on speed, never on results.
-int64_t typical(const SymExpr &expr) {
-  std::optional<SymValue> value =
-      expr.evaluate([](const std::string &) -> std::optional<SymValue> {
-        return int64_t(64);
-      });
-  if (const int64_t *integer = value ? std::get_if<int64_t>(&*value) : nullptr)
-    return *integer;
-  return 64;
-}
-
 /// Work, in elements of simple arithmetic, that is worth a thread: PyTorch's
 /// own grain size; a transcendental operation counts for several.
 constexpr int64_t grainElements = 32768;
@@ -72,24 +61,6 @@ public:
 private:
   LogicalResult schedule(graph::KernelOp kernelOp, bool mayUseColumns = true);
 };
-
-/// The dimensions in loop order: as the first result lies in memory.
-SmallVector<int64_t> loopOrder(graph::KernelOp kernelOp,
-                               ArrayRef<SymExpr> space) {
-  SmallVector<int64_t> order =
-      llvm::to_vector(llvm::seq<int64_t>(0, space.size()));
-  for (Value result : kernelOp.getResults()) {
-    auto type = cast<graph::TensorType>(result.getType());
-    if (ArrayRef(type.getSizeExprs()) != space)
-      continue;
-    SmallVector<SymExpr> strides = type.getStrideExprs();
-    llvm::stable_sort(order, [&](int64_t a, int64_t b) {
-      return typical(strides[a]) > typical(strides[b]);
-    });
-    break;
-  }
-  return order;
-}
 
 /// True if the loops over `outer` and `inner` (of size `size`) can be one:
 /// every position moves along both as along one.

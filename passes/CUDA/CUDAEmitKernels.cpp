@@ -20,6 +20,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -52,10 +53,11 @@ public:
                                            builder.getFunctionType(types, {}));
     function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(),
                       builder.getUnitAttr());
-    auto threads =
-        cast<IntegerAttr>(kernelOp.getDecisionsAttr().get("threads"));
-    function.setKnownBlockSizeAttr(builder.getDenseI32ArrayAttr(
-        {static_cast<int32_t>(threads.getInt()), 1, 1}));
+    threads = integerOf(kernelOp, "threads").value();
+    team = integerOf(kernelOp, "team").value_or(1);
+    across = kernelOp.getDecisionsAttr().contains("across");
+    function.setKnownBlockSizeAttr(
+        builder.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
     Block &body = function.getBody().front();
     builder.setInsertionPointToStart(&body);
 
@@ -68,27 +70,195 @@ public:
     if (kernel::hasChecks(kernelOp))
       entry.status = arguments.back();
 
+    auto x = gpu::Dimension::x;
     auto in64 = [&](Value index) -> Value {
       return arith::IndexCastOp::create(builder, loc, i64, index);
     };
-    // Fewer threads than decided must be right, too.
-    auto x = gpu::Dimension::x;
-    Value blockSize = in64(gpu::BlockDimOp::create(builder, loc, x));
+    auto integer = [&](int64_t value) -> Value {
+      return arith::ConstantOp::create(builder, loc,
+                                       builder.getI64IntegerAttr(value));
+    };
     Value block = in64(gpu::BlockIdOp::create(builder, loc, x));
-    Value thread = in64(gpu::ThreadIdOp::create(builder, loc, x));
+    thread = in64(gpu::ThreadIdOp::create(builder, loc, x));
     Value blocks = in64(gpu::GridDimOp::create(builder, loc, x));
-    entry.begin = arith::AddIOp::create(
-        builder, loc, arith::MulIOp::create(builder, loc, block, blockSize),
-        thread);
-    entry.step = arith::MulIOp::create(builder, loc, blocks, blockSize);
+    // Rows that a block has at a time, and this thread's among them.
+    int64_t rows = across ? warpThreads : threads / team;
+    entry.begin = arith::MulIOp::create(builder, loc, block, integer(rows));
+    entry.step = arith::MulIOp::create(builder, loc, blocks, integer(rows));
+    if (team == 1) {
+      entry.begin = arith::AddIOp::create(builder, loc, entry.begin, thread);
+      return entry;
+    }
+    Value warp =
+        arith::DivUIOp::create(builder, loc, thread, integer(warpThreads));
+    Value inWarp =
+        arith::RemUIOp::create(builder, loc, thread, integer(warpThreads));
+    if (across) {
+      entry.member = warp;
+      entry.lane = inWarp;
+    } else if (team == warpThreads) {
+      entry.begin = arith::AddIOp::create(builder, loc, entry.begin, warp);
+      entry.member = inWarp;
+    } else {
+      entry.member = thread;
+    }
     return entry;
   }
+
+  SmallVector<Value> reduceTeam(OpBuilder &builder, Location loc,
+                                const KernelEntry &entry,
+                                ArrayRef<Value> values,
+                                Combine combine) override;
 
   void close(OpBuilder &builder, Location loc,
              const KernelEntry &entry) override {
     gpu::ReturnOp::create(builder, loc);
   }
+
+private:
+  static std::optional<int64_t> integerOf(graph::KernelOp kernelOp,
+                                          StringRef name) {
+    auto attribute = kernelOp.getDecisionsAttr().getAs<IntegerAttr>(name);
+    if (!attribute)
+      return std::nullopt;
+    return attribute.getInt();
+  }
+
+  // Of the kernel that is being emitted.
+  int64_t threads = 0, team = 1;
+  bool across = false;
+  Value thread;
 };
+
+/// A scalar as words of 32 bits, which is what shuffles and shared memory
+/// have, and back.
+SmallVector<Value> toWords(OpBuilder &b, Location loc, Value value) {
+  Type i32 = b.getI32Type();
+  unsigned bits = value.getType().getIntOrFloatBitWidth();
+  if (isa<FloatType>(value.getType()))
+    value = arith::BitcastOp::create(b, loc, b.getIntegerType(bits), value);
+  if (bits < 32)
+    return {arith::ExtUIOp::create(b, loc, i32, value)};
+  if (bits == 32)
+    return {value};
+  Value half = arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(32));
+  Value high = arith::ShRUIOp::create(b, loc, value, half);
+  return {arith::TruncIOp::create(b, loc, i32, value),
+          arith::TruncIOp::create(b, loc, i32, high)};
+}
+
+Value fromWords(OpBuilder &b, Location loc, ArrayRef<Value> words, Type type) {
+  unsigned bits = type.getIntOrFloatBitWidth();
+  Type integer = b.getIntegerType(bits);
+  Value value = words[0];
+  if (bits < 32) {
+    value = arith::TruncIOp::create(b, loc, integer, value);
+  } else if (bits > 32) {
+    Value half = arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(32));
+    Value high = arith::ExtUIOp::create(b, loc, integer, words[1]);
+    high = arith::ShLIOp::create(b, loc, high, half);
+    value = arith::OrIOp::create(
+        b, loc, high, arith::ExtUIOp::create(b, loc, integer, words[0]));
+  }
+  if (isa<FloatType>(type))
+    value = arith::BitcastOp::create(b, loc, type, value);
+  return value;
+}
+
+/// Within a warp by shuffles; between the warps of a block through shared
+/// memory, where each thread combines all that is there in the same order.
+SmallVector<Value> CUDAShell::reduceTeam(OpBuilder &builder, Location loc,
+                                         const KernelEntry &entry,
+                                         ArrayRef<Value> values,
+                                         Combine combine) {
+  auto forWords = [&](Value value, llvm::function_ref<Value(Value)> move) {
+    SmallVector<Value> words = toWords(builder, loc, value);
+    for (Value &word : words)
+      word = move(word);
+    return fromWords(builder, loc, words, value.getType());
+  };
+  auto shuffled = [&](ArrayRef<Value> values, int32_t number,
+                      gpu::ShuffleMode mode) {
+    return llvm::map_to_vector(values, [&](Value value) {
+      return forWords(value, [&](Value word) {
+        return gpu::ShuffleOp::create(builder, loc, word, number, warpThreads,
+                                      mode)
+            .getShuffleResult();
+      });
+    });
+  };
+  SmallVector<Value> results(values);
+  if (!across) {
+    for (int32_t distance = warpThreads / 2; distance > 0; distance /= 2)
+      results =
+          combine(results, shuffled(results, distance, gpu::ShuffleMode::XOR));
+    if (team == warpThreads)
+      return shuffled(results, 0, gpu::ShuffleMode::IDX);
+  }
+
+  auto function = cast<gpu::GPUFuncOp>(entry.function);
+  // `across` each thread has a place, of which a row has every 32nd; else each
+  // warp has one.
+  int64_t places = across ? threads : threads / warpThreads;
+  auto type = MemRefType::get(
+      {places}, builder.getI32Type(), MemRefLayoutAttrInterface(),
+      gpu::AddressSpaceAttr::get(builder.getContext(),
+                                 gpu::AddressSpace::Workgroup));
+  auto index = [&](Value value) -> Value {
+    return arith::IndexCastOp::create(builder, loc, builder.getIndexType(),
+                                      value);
+  };
+  auto integer = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(builder, loc,
+                                     builder.getI64IntegerAttr(value));
+  };
+  auto isLeader = [&] {
+    Value inWarp =
+        arith::RemUIOp::create(builder, loc, thread, integer(warpThreads));
+    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, inWarp,
+                                 integer(0));
+  };
+  SmallVector<SmallVector<Value>> memory;
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    Value place = thread;
+    if (!across) {
+      place =
+          arith::DivUIOp::create(builder, loc, thread, integer(warpThreads));
+      auto branch = scf::IfOp::create(builder, loc, isLeader(),
+                                      /*withElseRegion=*/false);
+      builder.setInsertionPointToStart(branch.thenBlock());
+    }
+    Value at = index(place);
+    for (Value result : results) {
+      memory.emplace_back();
+      for (Value word : toWords(builder, loc, result)) {
+        memory.back().push_back(function.addWorkgroupAttribution(type, loc));
+        memref::StoreOp::create(builder, loc, word, memory.back().back(), at);
+      }
+    }
+  }
+  gpu::BarrierOp::create(builder, loc);
+  SmallVector<Value> combined;
+  int64_t count = threads / warpThreads;
+  for (int64_t number = 0; number < count; ++number) {
+    Value place = integer(across ? number * warpThreads : number);
+    if (across)
+      place = arith::AddIOp::create(builder, loc, place, entry.lane);
+    Value at = index(place);
+    SmallVector<Value> part;
+    for (auto [words, value] : llvm::zip_equal(memory, values)) {
+      SmallVector<Value> loaded;
+      for (Value array : words)
+        loaded.push_back(memref::LoadOp::create(builder, loc, array, at));
+      part.push_back(fromWords(builder, loc, loaded, value.getType()));
+    }
+    combined = number == 0 ? part : combine(part, combined);
+  }
+  // The next value comes to the same place.
+  gpu::BarrierOp::create(builder, loc);
+  return combined;
+}
 
 class CUDAEmitKernels final
     : public ::intarsia::impl::CUDAEmitKernelsBase<CUDAEmitKernels> {

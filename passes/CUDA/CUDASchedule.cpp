@@ -5,15 +5,23 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Implements `cuda-schedule`. The simplest division that is right for any
-// kernel: a thread computes one element, or one whole row where the kernel
-// reduces along rows. Blocks that share a row, vector loads and 32-bit
-// positions are decisions for later; they belong here.
+// Implements `cuda-schedule`: how many threads share a row, which threads, how
+// many elements a thread moves at once, and the geometry of the launch. All of
+// it is written on the kernel as `decisions`; code generation only reads them.
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/CPU/CPUShell.h"
 #include "passes/Kernel/EmitKernels.h"
 #include "passes/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/BuiltinOps.h"
 
 using namespace mlir;
 using namespace intarsia;
@@ -26,9 +34,129 @@ namespace intarsia {
 
 namespace {
 
-/// Threads of a block. Rows are few and long: smaller blocks spread them over
-/// more multiprocessors.
-constexpr int64_t elementThreads = 256, rowThreads = 64;
+/// Threads of a block: where each has elements or rows of its own, where teams
+/// share rows. Rows of one thread are few or long: smaller blocks spread them
+/// over more multiprocessors.
+constexpr int64_t elementThreads = 256, rowThreads = 64, teamThreads = 256;
+/// Where a few blocks are all that there is.
+constexpr int64_t largeTeam = 512, fewRows = 128;
+/// Rows up to the first length are one thread's work, to the second a warp's.
+constexpr int64_t threadLength = 4, warpLength = 1024;
+/// Threads of a block that share one of its 32 columns.
+constexpr int64_t columnTeam = 8;
+
+/// Bytes that a thread moves at once, at most, and elements.
+constexpr int64_t vectorBytes = 16, mostLanes = 8;
+/// Fewer elements than fill a GPU are rather spread over more threads.
+constexpr int64_t fewElements = 1 << 14;
+
+/// Elements that a thread of an elementwise kernel has at a time.
+int64_t lanesOf(graph::KernelOp kernelOp, const Space &space,
+                ArrayRef<int64_t> order) {
+  std::optional<int64_t> size = space.size().asInteger();
+  if (size && *size < fewElements)
+    return 1;
+  // What gathers, or computes a row for an element, gains nothing.
+  WalkResult gathers = kernelOp.walk([](Operation *op) {
+    return isa<tensor::ExtractOp>(op) || reduces(op) ? WalkResult::interrupt()
+                                                     : WalkResult::advance();
+  });
+  if (gathers.wasInterrupted())
+    return 1;
+  SmallVector<SymExpr> sizes, strides(space.rank());
+  for (int64_t dim : order)
+    sizes.push_back(space.sizes[dim]);
+  for (auto [dim, stride] :
+       llvm::zip_equal(order, graph::contiguousStrides(sizes)))
+    strides[dim] = stride;
+  int64_t widest = 0;
+  auto see = [&](Type type) {
+    auto tensor = cast<graph::TensorType>(type);
+    bool isLaid = tensor.getSizeExprs() == space.sizes &&
+                  tensor.getStrideExprs() == strides;
+    if (isLaid)
+      widest = std::max<int64_t>(widest, dtypeSize(tensor.getDtype()));
+    return isLaid;
+  };
+  bool laid = llvm::all_of(kernelOp.getResultTypes(), see);
+  for (Type type : kernelOp.getInputs().getTypes())
+    see(type);
+  return laid ? std::clamp<int64_t>(vectorBytes / widest, 1, mostLanes) : 1;
+}
+
+struct Team {
+  int64_t size = 1;
+  bool across = false;
+  int64_t threads = rowThreads;
+};
+
+/// Who computes a row: seen by the positions that come up, whether memory runs
+/// along the rows or across them.
+FailureOr<Team> teamOf(graph::KernelOp kernelOp, const Space &space,
+                       bool storesRows) {
+  for (auto generic : kernelOp.getBody().front().getOps<linalg::GenericOp>())
+    if (runs(generic))
+      return Team();
+  Schedule plan;
+  for (int64_t dim : space.order) {
+    plan.loops.push_back(space.sizes[dim]);
+    plan.dims.push_back({dim});
+  }
+  plan.rowLoops = space.rows;
+  plan.trial = true;
+  plan.vectorRoots = storesRows;
+  OwningOpRef<ModuleOp> scrap = ModuleOp::create(kernelOp.getLoc());
+  OpBuilder builder(kernelOp.getContext());
+  builder.setInsertionPointToEnd(scrap->getBody());
+  KernelEmitter trial(kernelOp, plan);
+  CPUShell shell;
+  if (failed(trial.emit(builder, "trial", shell)))
+    return failure();
+  const Observations &seen = trial.observations();
+  std::set<std::string> along;
+  if (storesRows)
+    along.insert("v");
+  for (const auto &[op, loops] : seen.reductions)
+    if (!loops.empty())
+      along.insert(loops.back().symbol);
+  std::string row = "i" + std::to_string(space.rows - 1);
+  int64_t alongCount = 0, acrossCount = 0;
+  for (const SymExpr &offset : seen.offsets) {
+    auto steps = [&](const std::string &symbol) {
+      std::optional<SymExpr> stride = strideAlong(offset, symbol);
+      return stride && stride->isInteger(1);
+    };
+    alongCount += llvm::any_of(along, steps);
+    acrossCount += space.rows > 0 && steps(row);
+  }
+
+  // A team divides all of a reduction among its threads.
+  for (const auto &[op, loops] : seen.reductions) {
+    SmallVector<int64_t> together;
+    for (const auto &loop : ArrayRef(loops).drop_front(!loops.empty()))
+      together.push_back(loop.loop);
+    if (!together.empty())
+      op->setAttr(mergedAttrName,
+                  Builder(op->getContext()).getDenseI64ArrayAttr(together));
+  }
+
+  SymExpr size(1);
+  for (int64_t dim : space.innerDims())
+    size = size * space.sizes[dim];
+  std::optional<int64_t> length = size.asInteger();
+  std::optional<int64_t> count = space.rowCount().asInteger();
+  if (acrossCount > alongCount) {
+    if (length && *length <= columnTeam)
+      return Team();
+    return Team{columnTeam, true, columnTeam * warpThreads};
+  }
+  if (length && *length <= threadLength)
+    return Team();
+  if (length && *length <= warpLength)
+    return Team{warpThreads, false, teamThreads};
+  int64_t threads = count && *count <= fewRows ? largeTeam : teamThreads;
+  return Team{threads, false, threads};
+}
 
 LogicalResult schedule(graph::KernelOp kernelOp) {
   MLIRContext *context = kernelOp.getContext();
@@ -38,19 +166,37 @@ LogicalResult schedule(graph::KernelOp kernelOp) {
     return failure();
   bool pure = space->isElementwise();
   addSizeSymbols(kernelOp);
-
-  // All rows are one loop; inside a row each dimension is a loop.
-  ArrayRef<int64_t> outer = space->rowDims();
-  SmallVector<Attribute> loops;
-  if (!outer.empty() || pure)
-    loops.push_back(builder.getDenseI64ArrayAttr(outer));
-  for (int64_t dim : space->innerDims())
-    loops.push_back(builder.getDenseI64ArrayAttr({dim}));
-  SymExpr domain = space->rowCount();
   bool storesRows = llvm::any_of(kernelOp.getResults(), [&](Value result) {
     return cast<graph::TensorType>(result.getType()).getNumElements() ==
            space->size();
   });
+
+  Team team;
+  int64_t lanes = 1;
+  SmallVector<int64_t> outer(space->rowDims());
+  if (pure) {
+    outer = loopOrder(kernelOp, space->sizes);
+    lanes = lanesOf(kernelOp, *space, outer);
+  } else {
+    FailureOr<Team> decided = teamOf(kernelOp, *space, storesRows);
+    if (failed(decided))
+      return failure();
+    team = *decided;
+  }
+
+  // All rows are one loop. A row is one for a team, else each of its
+  // dimensions.
+  ArrayRef<int64_t> inner = space->innerDims();
+  SmallVector<Attribute> loops;
+  if (!outer.empty() || pure)
+    loops.push_back(builder.getDenseI64ArrayAttr(outer));
+  if (team.size > 1) {
+    loops.push_back(builder.getDenseI64ArrayAttr(inner));
+  } else {
+    for (int64_t dim : inner)
+      loops.push_back(builder.getDenseI64ArrayAttr({dim}));
+  }
+  SymExpr domain = space->rowCount();
 
   NamedAttrList decisions(kernelOp.getDecisionsAttr());
   decisions.set("loops", builder.getArrayAttr(loops));
@@ -60,15 +206,21 @@ LogicalResult schedule(graph::KernelOp kernelOp) {
     decisions.set("flat", builder.getUnitAttr());
   else if (storesRows)
     decisions.set("vector_roots", builder.getUnitAttr());
-  decisions.set("lanes", builder.getI64IntegerAttr(1));
+  decisions.set("lanes", builder.getI64IntegerAttr(lanes));
   decisions.set("tail_lanes", builder.getI64IntegerAttr(1));
   decisions.set("domain", graph::ExprAttr::get(context, domain));
-  int64_t threads = pure ? elementThreads : rowThreads;
+  int64_t threads = pure ? elementThreads : team.threads;
   decisions.set("threads", builder.getI64IntegerAttr(threads));
-  // A block for all of them, with the grid's blocks as far as they reach.
-  SymExpr blocks =
-      SymExpr::make(SymExpr::Kind::FloorDiv,
-                    {domain + SymExpr(threads - 1), SymExpr(threads)});
+  if (team.size > 1)
+    decisions.set("team", builder.getI64IntegerAttr(team.size));
+  if (team.across)
+    decisions.set("across", builder.getUnitAttr());
+  // Blocks for all of the domain, each with one turn.
+  int64_t turn = team.across ? warpThreads : lanes * threads / team.size;
+  SymExpr blocks = domain;
+  if (turn > 1)
+    blocks = SymExpr::make(SymExpr::Kind::FloorDiv,
+                           {domain + SymExpr(turn - 1), SymExpr(turn)});
   decisions.set("grid", graph::ExprAttr::get(context, blocks));
   kernelOp.setDecisionsAttr(decisions.getDictionary(context));
   return success();

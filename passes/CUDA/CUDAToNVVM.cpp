@@ -15,6 +15,8 @@
 #include "passes/Passes.h"
 
 #include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -35,6 +37,9 @@ public:
   void runOnOperation() override {
     auto populate = [](LLVMTypeConverter &converter,
                        RewritePatternSet &patterns, ConversionTarget &target) {
+      configureGpuToNVVMTypeConverter(converter);
+      populateVectorToLLVMConversionPatterns(converter, patterns);
+      populateFinalizeMemRefToLLVMConversionPatterns(converter, patterns);
       // Of lower benefit than the patterns of math: their calls of libdevice
       // are not wanted.
       populateGpuToNVVMConversionPatterns(converter, patterns);

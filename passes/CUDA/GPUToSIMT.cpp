@@ -44,7 +44,7 @@ namespace {
 /// Bytes for the frame of a coroutine. One that needs more traps.
 constexpr int64_t frameBytes = 8192;
 constexpr int64_t sinkBytes = 64;
-constexpr int64_t warp = 32;
+constexpr int64_t warp = warpThreads;
 
 int64_t bytesOf(Type type) {
   int64_t count = 1;
@@ -333,16 +333,21 @@ LogicalResult Emulation::convert(Operation *op, Value ctx, Value thread) {
     APInt width;
     if (!value.getType().isInteger(32) || !shuffle.getValid().use_empty() ||
         !matchPattern(shuffle.getWidth(), m_ConstantInt(&width)) ||
-        width != warp || shuffle.getMode() != gpu::ShuffleMode::XOR)
-      return op->emitError("cannot be emulated: only an exclusive or of i32 in "
-                           "whole warps can");
+        width != warp ||
+        (shuffle.getMode() != gpu::ShuffleMode::XOR &&
+         shuffle.getMode() != gpu::ShuffleMode::IDX))
+      return op->emitError("cannot be emulated: only shuffles of i32 in whole "
+                           "warps, by xor and by index, can");
     Value exchange = code.get(ctx, Word::Exchange, code.pointer);
     code.store(arith::ExtUIOp::create(builder, loc, code.i64, value),
                code.at(exchange, code.i64, thread));
     suspend(op, 2 * ++places + 1, ctx, thread);
     Value offset =
         arith::ExtUIOp::create(builder, loc, code.i64, shuffle.getOffset());
-    Value from = arith::XOrIOp::create(builder, loc, thread, offset);
+    Value own = thread;
+    if (shuffle.getMode() == gpu::ShuffleMode::IDX)
+      own = arith::AndIOp::create(builder, loc, thread, code.integer(-warp));
+    Value from = arith::XOrIOp::create(builder, loc, own, offset);
     Value delivered = code.get(ctx, Word::Delivered, code.pointer);
     Value received = code.load(code.at(delivered, code.i64, from), code.i64);
     return replace(
@@ -559,11 +564,16 @@ public:
 
     llvm::StringMap<DictionaryAttr> made;
     WalkResult walked = module.walk([&](graph::KernelOp decided) {
-      DictionaryAttr old = decided.getDecisionsAttr();
-      StringRef name = cast<StringAttr>(old.get("symbol")).getValue();
+      auto symbol = decided.getDecisionsAttr().getAs<StringAttr>("symbol");
+      if (!symbol)
+        return WalkResult::advance();
+      StringRef name = symbol.getValue();
       DictionaryAttr &decisions = made[name];
       if (!decisions) {
+        // That of another device has its code elsewhere.
         auto function = code.lookupSymbol<gpu::GPUFuncOp>(name);
+        if (!function)
+          return WalkResult::advance();
         Emulation emulation(function, decided, builder);
         if (failed(emulation.makeThread()) ||
             failed(emulation.makeKernel(traces, maxBlocks)))

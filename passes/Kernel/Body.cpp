@@ -311,3 +311,31 @@ SmallVector<SymExpr> kernel::applyMap(AffineMap map, ArrayRef<SymExpr> index) {
   }
   return result;
 }
+
+/// A size for comparisons only: what decides on speed, never on results.
+static int64_t typical(const SymExpr &expr) {
+  std::optional<SymValue> value =
+      expr.evaluate([](const std::string &) -> std::optional<SymValue> {
+        return int64_t(64);
+      });
+  if (const int64_t *integer = value ? std::get_if<int64_t>(&*value) : nullptr)
+    return *integer;
+  return 64;
+}
+
+SmallVector<int64_t> kernel::loopOrder(graph::KernelOp kernelOp,
+                                       ArrayRef<SymExpr> space) {
+  SmallVector<int64_t> order =
+      llvm::to_vector(llvm::seq<int64_t>(0, space.size()));
+  for (Value result : kernelOp.getResults()) {
+    auto type = cast<graph::TensorType>(result.getType());
+    if (ArrayRef(type.getSizeExprs()) != space)
+      continue;
+    SmallVector<SymExpr> strides = type.getStrideExprs();
+    llvm::stable_sort(order, [&](int64_t a, int64_t b) {
+      return typical(strides[a]) > typical(strides[b]);
+    });
+    break;
+  }
+  return order;
+}

@@ -63,6 +63,11 @@ SymExpr exprOfFold(mlir::OpFoldResult value);
 /// The sizes of a tensor inside a kernel.
 llvm::SmallVector<SymExpr> sizesOf(mlir::Value tensor);
 
+/// The dimensions of an elementwise kernel's space in the order of loops: as
+/// the first result lies in memory.
+llvm::SmallVector<int64_t> loopOrder(graph::KernelOp kernel,
+                                     llvm::ArrayRef<SymExpr> space);
+
 /// Makes every symbol in the sizes and strides of the kernel's types one of its
 /// `symbols`: code needs the values.
 void addSizeSymbols(graph::KernelOp kernel);

@@ -94,6 +94,10 @@ Schedule Schedule::fromDecisions(graph::KernelOp kernel) {
     schedule.packs = rows.getExpr();
   schedule.lanes = integer("lanes");
   schedule.tailLanes = integer("tail_lanes");
+  schedule.threads = decisions.contains("threads");
+  if (decisions.contains("team"))
+    schedule.team = integer("team");
+  schedule.across = decisions.contains("across");
   if (auto streams = decisions.getAs<DenseI64ArrayAttr>("streams"))
     schedule.streams.assign(streams.asArrayRef().begin(),
                             streams.asArrayRef().end());
@@ -222,7 +226,7 @@ Value KernelEmitter::vectorOf(const SymExpr &expr) {
     hasVectors |= vectorSymbols.count(name) != 0;
   std::optional<SymExpr> stride;
   if (!hasVectors)
-    stride = strideAlong(expr, laneSymbol);
+    stride = laneStride(expr);
   if (stride) {
     Value steps = stepVector();
     if (!stride->isInteger(1))
@@ -242,6 +246,67 @@ Value KernelEmitter::vectorOf(const SymExpr &expr) {
   }
   scopes.back().vectors[text] = result;
   return result;
+}
+
+std::optional<SymExpr> KernelEmitter::laneStride(const SymExpr &expr) const {
+  if (!schedule.threads)
+    return strideAlong(expr, laneSymbol);
+  if (!dependsOn(expr, laneSymbol))
+    return SymExpr(0);
+  if (expr.isSymbol())
+    return SymExpr(1);
+  SymExpr stride;
+  switch (expr.kind()) {
+  case Kind::Add:
+    for (const SymExpr &operand : expr.operands()) {
+      std::optional<SymExpr> part = laneStride(operand);
+      if (!part)
+        return std::nullopt;
+      stride = stride + *part;
+    }
+    return stride;
+  case Kind::Mul: {
+    SymExpr factor(1);
+    std::optional<SymExpr> varying;
+    for (const SymExpr &operand : expr.operands()) {
+      if (!dependsOn(operand, laneSymbol)) {
+        factor = factor * operand;
+        continue;
+      }
+      if (varying)
+        return std::nullopt;
+      varying = laneStride(operand);
+      if (!varying)
+        return std::nullopt;
+    }
+    return factor * *varying;
+  }
+  case Kind::FloorDiv: {
+    // Lanes that begin at a multiple of their number stay in one part.
+    const SymExpr &divided = *expr.operands().begin();
+    std::optional<int64_t> size = (*(expr.operands().begin() + 1)).asInteger();
+    std::optional<SymExpr> part = laneStride(divided);
+    if (size && *size % width == 0 && part && part->isInteger(1) &&
+        startsAligned(divided))
+      return SymExpr(0);
+    return std::nullopt;
+  }
+  default:
+    return std::nullopt;
+  }
+}
+
+bool KernelEmitter::startsAligned(const SymExpr &expr) const {
+  if (std::optional<int64_t> value = expr.asInteger())
+    return *value % width == 0;
+  if (expr.isSymbol())
+    return expr.name() == laneSymbol;
+  auto aligned = [&](const SymExpr &part) { return startsAligned(part); };
+  if (expr.kind() == Kind::Add)
+    return llvm::all_of(expr.operands(), aligned);
+  if (expr.kind() == Kind::Mul)
+    return llvm::any_of(expr.operands(), aligned);
+  return false;
 }
 
 //===----------------------------------------------------------------------===//
@@ -299,6 +364,8 @@ Value KernelEmitter::loadAt(Value base, Type element, const SymExpr &offset,
     Value pointer = elementPointer(*b, loc, base, element, scalarOf(offset));
     return LLVM::LoadOp::create(*b, loc, element, pointer, alignment);
   }
+  if (schedule.threads)
+    return loadLanes(base, element, offset);
   Type type = laned(element);
   Value zero = arith::ConstantOp::create(*b, loc, b->getZeroAttr(type));
   std::set<std::string> names;
@@ -363,6 +430,8 @@ void KernelEmitter::storeAt(Value base, Value value, const SymExpr &offset,
     return;
   }
   value = broadcast(value);
+  if (schedule.threads)
+    return storeLanes(base, value, offset);
   std::optional<SymExpr> stride = strideAlong(offset, laneSymbol);
   if (stride && stride->isInteger(1)) {
     Value pointer = elementPointer(*b, loc, base, element, scalarOf(offset));
@@ -383,6 +452,76 @@ void KernelEmitter::storeAt(Value base, Value value, const SymExpr &offset,
         DenseElementsAttr::get(cast<ShapedType>(laned(b->getI1Type())), true));
   LLVM::masked_scatter::create(*b, loc, value, pointers, lanes,
                                b->getI32IntegerAttr(alignment));
+}
+
+/// A thread has no masked moves: those of a vector that lies in memory as it
+/// is, else one by one.
+Value KernelEmitter::loadLanes(Value base, Type element,
+                               const SymExpr &offset) {
+  auto type = cast<VectorType>(laned(element));
+  unsigned alignment = alignmentOf(element);
+  std::set<std::string> names;
+  offset.collectSymbols(names);
+  std::optional<SymExpr> stride;
+  if (llvm::none_of(names, [&](const std::string &name) {
+        return vectorSymbols.count(name) != 0;
+      }))
+    stride = laneStride(offset);
+  if (!mask && stride && stride->isInteger(0)) {
+    Value pointer = elementPointer(*b, loc, base, element, scalarOf(offset));
+    return broadcast(
+        LLVM::LoadOp::create(*b, loc, element, pointer, alignment).getResult());
+  }
+  if (!mask && stride && stride->isInteger(1) && startsAligned(offset)) {
+    vectorBases[base] = std::max(vectorBases[base], alignment * width);
+    Value pointer = elementPointer(*b, loc, base, element, scalarOf(offset));
+    return LLVM::LoadOp::create(*b, loc, type, pointer, alignment * width);
+  }
+  Value offsets = vectorOf(offset);
+  Value result = arith::ConstantOp::create(*b, loc, b->getZeroAttr(type));
+  for (int64_t lane = 0; lane < width; ++lane) {
+    auto loadOne = [&]() -> Value {
+      Value at = vector::ExtractOp::create(*b, loc, offsets, lane);
+      Value pointer = elementPointer(*b, loc, base, element, at);
+      return LLVM::LoadOp::create(*b, loc, element, pointer, alignment);
+    };
+    Value value;
+    if (mask) {
+      Value active = vector::ExtractOp::create(*b, loc, mask, lane);
+      auto branch = scf::IfOp::create(*b, loc, element, active,
+                                      /*withElseRegion=*/true);
+      OpBuilder::InsertionGuard guard(*b);
+      b->setInsertionPointToEnd(branch.thenBlock());
+      scf::YieldOp::create(*b, loc, loadOne());
+      b->setInsertionPointToEnd(branch.elseBlock());
+      Value zero = arith::ConstantOp::create(*b, loc, b->getZeroAttr(element));
+      scf::YieldOp::create(*b, loc, zero);
+      value = branch.getResult(0);
+    } else {
+      value = loadOne();
+    }
+    result = vector::InsertOp::create(*b, loc, value, result, lane);
+  }
+  return result;
+}
+
+void KernelEmitter::storeLanes(Value base, Value value, const SymExpr &offset) {
+  Type element = getElementTypeOrSelf(value.getType());
+  unsigned alignment = alignmentOf(element);
+  std::optional<SymExpr> stride = laneStride(offset);
+  if (stride && stride->isInteger(1) && startsAligned(offset)) {
+    vectorBases[base] = std::max(vectorBases[base], alignment * width);
+    Value pointer = elementPointer(*b, loc, base, element, scalarOf(offset));
+    LLVM::StoreOp::create(*b, loc, value, pointer, alignment * width);
+    return;
+  }
+  Value offsets = vectorOf(offset);
+  for (int64_t lane = 0; lane < width; ++lane) {
+    Value at = vector::ExtractOp::create(*b, loc, offsets, lane);
+    Value pointer = elementPointer(*b, loc, base, element, at);
+    Value part = vector::ExtractOp::create(*b, loc, value, lane);
+    LLVM::StoreOp::create(*b, loc, part, pointer, alignment);
+  }
 }
 
 static SymExpr offsetIn(graph::TensorType type, ArrayRef<SymExpr> index) {
@@ -1591,8 +1730,12 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
                applyMap(op.getMatchingIndexingMap(input), position));
   };
 
+  // The threads of a team divide the last loop among them.
+  bool shared = !reduction.empty() && isTogether();
   // The lanes are our own unless they run along the results, or there are none.
-  bool serial = alongLanes || reduction.empty() || schedule.lanes == 1;
+  bool serial =
+      alongLanes || reduction.empty() || (schedule.lanes == 1 && !shared);
+  int64_t together = shared ? schedule.team : schedule.lanes;
 
   // Iterations of the loops from `level` on; nullopt when sizes decide.
   size_t scalarLoops = reduction.size() - (serial ? 0 : 1);
@@ -1602,8 +1745,8 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
       std::optional<int64_t> extent = reduction[loop].extent.asInteger();
       if (!extent)
         return std::nullopt;
-      count *= loop < scalarLoops ? *extent
-                                  : llvm::divideCeil(*extent, schedule.lanes);
+      count *=
+          loop < scalarLoops ? *extent : llvm::divideCeil(*extent, together);
     }
     return count;
   };
@@ -1627,10 +1770,11 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
     cascade.add = add;
     std::optional<int64_t> extent = reduction[level].extent.asInteger();
     if (!extent) {
-      cascade.levels = 2;
+      // A team of 256 adds a million then, in two levels of blocks.
+      cascade.levels = shared && level >= scalarLoops ? 1 : 2;
       return cascade;
     }
-    int64_t blocks = level < scalarLoops ? *extent : *extent / schedule.lanes;
+    int64_t blocks = level < scalarLoops ? *extent : *extent / together;
     for (; blocks > cascadeBlock; blocks /= cascadeBlock)
       ++cascade.levels;
     return cascade;
@@ -1666,6 +1810,18 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
     if (serial)
       return step(carried);
     const Observations::ReductionLoop &loop = reduction.back();
+    if (shared)
+      return cascadeLoop(entry.member, scalarOf(loop.extent), schedule.team,
+                         carried, cascadeOf(level, zeros),
+                         [&](Value variable, ValueRange values) {
+                           ScopeGuard scope(*this);
+                           ++team->loops;
+                           symbolValues[loop.symbol] = variable;
+                           SmallVector<Value> results = step(values);
+                           symbolValues.erase(loop.symbol);
+                           --team->loops;
+                           return results;
+                         });
     SmallVector<Value> wide(carried.begin(), carried.begin() + count);
     SmallVector<Value> narrowed(carried.begin() + count, carried.end());
     SmallVector<Value> wideResults;
@@ -1683,10 +1839,12 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
   };
 
   SmallVector<Value> results;
-  if (serial) {
+  if (serial || shared) {
     for (Value value : neutral)
       zeros.push_back(width ? broadcast(value) : value);
     results = nest(0, zeros);
+    if (shared)
+      results = shell->reduceTeam(*b, loc, entry, results, combine);
   } else {
     // The lanes are ours: no outer ones while the loops are emitted.
     LaneGuard none(*this, "", 0, {});
@@ -1750,6 +1908,16 @@ void KernelEmitter::storeRoots(ArrayRef<std::pair<unsigned, Index>> roots) {
   SmallVector<Value> values;
   for (const auto &[result, index] : roots)
     values.push_back(eval(body.getTerminator()->getOperand(result), index));
+  // What there is once for all threads of a team is stored by one of them.
+  OpBuilder::InsertionGuard guard(*b);
+  if (team && team->loops == 0 && !roots.empty()) {
+    auto branch =
+        scf::IfOp::create(*b, loc, team->writes, /*withElseRegion=*/false);
+    b->setInsertionPointToStart(branch.thenBlock());
+  }
+  std::optional<ScopeGuard> scope;
+  if (team)
+    scope.emplace(*this);
   for (auto [root, value] : llvm::zip_equal(roots, values)) {
     auto type =
         cast<graph::TensorType>(kernelOp.getResult(root.first).getType());
@@ -1817,6 +1985,19 @@ void KernelEmitter::emitRow(ArrayRef<SymExpr> rowIndex) {
                  });
       return;
     }
+    if (team) {
+      if (team->active)
+        extent =
+            arith::SelectOp::create(*b, loc, team->active, extent, constant(0));
+      scalarLoop("v", entry.member, extent, constant(schedule.team), {},
+                 [&](ValueRange) {
+                   ++team->loops;
+                   storeRoots(fullRoots);
+                   --team->loops;
+                   return SmallVector<Value>();
+                 });
+      return;
+    }
     laneLoop(
         "v", constant(0), extent, schedule.loops[loop].asInteger(), {},
         [&](ValueRange) {
@@ -1876,6 +2057,86 @@ void KernelEmitter::emitColumns(ArrayRef<SymExpr> rowIndex, Value begin,
       nullptr);
 }
 
+/// Elements by a vector for each thread and turn, if what is read and written
+/// so begins at addresses for it; what is left, or else all, one by one.
+void KernelEmitter::emitChunks(llvm::function_ref<void()> storeAll) {
+  Value lanes = constant(schedule.lanes);
+  // Which pointers that depends on is known once the code is there.
+  auto aligned = arith::ConstantOp::create(*b, loc, b->getBoolAttr(true));
+  Value chunks = arith::DivUIOp::create(*b, loc, entry.end, lanes);
+  chunks = arith::SelectOp::create(*b, loc, aligned, chunks, constant(0));
+  emitLoop(*b, loc, entry.begin, chunks, entry.step, {},
+           [&](Value chunk, ValueRange) {
+             ScopeGuard scope(*this);
+             symbolValues["v"] = arith::MulIOp::create(*b, loc, chunk, lanes);
+             LaneGuard guard(*this, "v", schedule.lanes, {});
+             storeAll();
+             symbolValues.erase("v");
+             return SmallVector<Value>();
+           });
+  Value done = arith::MulIOp::create(*b, loc, chunks, lanes);
+  Value first = arith::AddIOp::create(*b, loc, done, entry.begin);
+  scalarLoop("v", first, entry.end, entry.step, {}, [&](ValueRange) {
+    storeAll();
+    return SmallVector<Value>();
+  });
+
+  OpBuilder::InsertionGuard guard(*b);
+  b->setInsertionPointAfter(aligned);
+  Value all;
+  for (auto [base, alignment] : vectorBases) {
+    Value address = LLVM::PtrToIntOp::create(*b, loc, b->getI64Type(), base);
+    Value mask =
+        arith::ConstantOp::create(*b, loc, b->getI64IntegerAttr(alignment - 1));
+    Value rest = arith::AndIOp::create(*b, loc, address, mask);
+    Value zero = arith::ConstantOp::create(*b, loc, b->getI64IntegerAttr(0));
+    Value good =
+        arith::CmpIOp::create(*b, loc, arith::CmpIPredicate::eq, rest, zero);
+    all = all ? arith::AndIOp::create(*b, loc, all, good).getResult() : good;
+  }
+  if (all)
+    aligned.getResult().replaceAllUsesWith(all);
+}
+
+bool KernelEmitter::isTogether() const {
+  // A condition holds for a row: in a block that has several it may not hold
+  // for all.
+  return team && team->loops == 0 && !(schedule.across && branchDepth > 0);
+}
+
+/// The loop over rows that are shared by several threads. Threads of a block
+/// wait for each other, so they leave the loop together: where there are rows
+/// for some of them only, the others run along with the last.
+void KernelEmitter::emitTeams() {
+  ArrayRef<SymExpr> rowSizes =
+      ArrayRef(schedule.loops).take_front(schedule.rowLoops);
+  ranges["row"] = productOf(rowSizes);
+  rowSymbols.insert("row");
+  emitLoop(*b, loc, entry.begin, entry.end, entry.step, {},
+           [&](Value first, ValueRange) {
+             ScopeGuard scope(*this);
+             team.emplace();
+             Value row = first;
+             team->writes = arith::CmpIOp::create(
+                 *b, loc, arith::CmpIPredicate::eq, entry.member, constant(0));
+             if (schedule.across) {
+               row = arith::AddIOp::create(*b, loc, first, entry.lane);
+               team->active = arith::CmpIOp::create(
+                   *b, loc, arith::CmpIPredicate::slt, row, entry.end);
+               team->writes =
+                   arith::AndIOp::create(*b, loc, team->writes, team->active);
+               Value last =
+                   arith::SubIOp::create(*b, loc, entry.end, constant(1));
+               row = arith::MinSIOp::create(*b, loc, row, last);
+             }
+             symbolValues["row"] = row;
+             emitRow(delinearize(SymExpr::symbol("row"), rowSizes, ranges));
+             symbolValues.erase("row");
+             team.reset();
+             return SmallVector<Value>();
+           });
+}
+
 bool kernel::hasChecks(graph::KernelOp kernelOp) {
   return kernelOp.walk([](cf::AssertOp) { return WalkResult::interrupt(); })
       .wasInterrupted();
@@ -1885,7 +2146,8 @@ LogicalResult KernelEmitter::emit(OpBuilder &builder, StringRef name,
                                   KernelShell &shell) {
   OpBuilder::InsertionGuard guard(builder);
   b = &builder;
-  KernelEntry entry = shell.open(builder, kernelOp, name);
+  this->shell = &shell;
+  entry = shell.open(builder, kernelOp, name);
   ScopeGuard scope(*this);
   buffers = entry.buffers;
   for (auto [symbol, value] :
@@ -1925,6 +2187,8 @@ LogicalResult KernelEmitter::emit(OpBuilder &builder, StringRef name,
     };
     if (schedule.lanes == 1)
       scalarLoop("v", entry.begin, entry.end, entry.step, {}, storeAll);
+    else if (schedule.threads)
+      emitChunks([&] { storeRoots(roots); });
     else
       laneLoop("v", entry.begin, entry.end, std::nullopt, {}, storeAll,
                nullptr);
@@ -1938,6 +2202,8 @@ LogicalResult KernelEmitter::emit(OpBuilder &builder, StringRef name,
       open.push_back(SymExpr::symbol(symbol));
     }
     emitInside(open);
+  } else if (schedule.team > 1) {
+    emitTeams();
   } else if (schedule.packs) {
     blockLoop(entry.begin, entry.end, emitInside);
   } else {

@@ -25,6 +25,7 @@
 #include "dialects/Graph/Graph.h"
 #include "mlir/IR/Builders.h"
 #include "passes/Kernel/Body.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -48,6 +49,13 @@ struct Schedule {
   /// Elements a vector iteration handles, and those of the remainder loop. With
   /// one lane there are no vectors, masks or remainder loops.
   int64_t lanes = 1, tailLanes = 1;
+  /// The code is that of one thread of many, whose iterations of the parallel
+  /// loop are apart. So many threads share a row: it is theirs alone, or 32 or
+  /// all of a block share one, or, `across`, 32 rows that lie side by side are
+  /// shared by a block, each by those threads whose numbers have the same rest.
+  bool threads = false;
+  int64_t team = 1;
+  bool across = false;
   /// Rows come in blocks of so many: what is read across them is transposed
   /// into scratch memory first. Nothing: it is read as it lies.
   std::optional<SymExpr> packs;
@@ -96,6 +104,9 @@ struct Observations {
       reductions;
 };
 
+/// Threads that run in step.
+inline constexpr int64_t warpThreads = 32;
+
 /// What a kernel's loops see of the function around them.
 struct KernelEntry {
   mlir::Operation *function = nullptr;
@@ -106,6 +117,9 @@ struct KernelEntry {
   /// The iterations of the parallel loop that are this call's or thread's. The
   /// step is 1 where the loop has lanes.
   mlir::Value begin, end, step;
+  /// The thread's number in its team, and, `across`, its row's from `begin`;
+  /// null in a team of one.
+  mlir::Value member, lane;
   /// Scratch memory; null when the schedule asks for none.
   mlir::Value scratch;
   /// Where the number of a failed check is stored; null without checks.
@@ -123,6 +137,17 @@ public:
   /// Ends the function; the builder stands after the loops.
   virtual void close(mlir::OpBuilder &builder, mlir::Location loc,
                      const KernelEntry &entry) = 0;
+
+  using Combine = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+      llvm::ArrayRef<mlir::Value>, mlir::ValueRange)>;
+  /// The values of all threads of a team as one, the same bits in each thread.
+  /// All of a block's threads come here. For shells whose schedules have teams.
+  virtual llvm::SmallVector<mlir::Value>
+  reduceTeam(mlir::OpBuilder &builder, mlir::Location loc,
+             const KernelEntry &entry, llvm::ArrayRef<mlir::Value> values,
+             Combine combine) {
+    llvm_unreachable("a team without a shell for it");
+  }
 };
 
 /// Whether the kernel checks, at run time, indices that data decides.
@@ -217,6 +242,9 @@ private:
                                             LaneBody body);
 
   void storeRoots(llvm::ArrayRef<std::pair<unsigned, Index>> roots);
+  void emitTeams();
+  /// Whether all threads of the team, and of its block, are here.
+  bool isTogether() const;
   void emitRow(llvm::ArrayRef<SymExpr> rowIndex);
   void emitColumns(llvm::ArrayRef<SymExpr> rowIndex, mlir::Value begin,
                    mlir::Value end);
@@ -263,6 +291,14 @@ private:
   mlir::FailureOr<SymExpr> indexExpr(mlir::Value index) const;
   mlir::Type laned(mlir::Type scalar) const;
   mlir::Value stepVector();
+  /// The step of an expression from lane to lane; nullopt where it differs.
+  std::optional<SymExpr> laneStride(const SymExpr &expr) const;
+  /// Whether it is a multiple of the number of lanes at the first one.
+  bool startsAligned(const SymExpr &expr) const;
+  mlir::Value loadLanes(mlir::Value base, mlir::Type element,
+                        const SymExpr &offset);
+  void storeLanes(mlir::Value base, mlir::Value value, const SymExpr &offset);
+  void emitChunks(llvm::function_ref<void()> storeAll);
   void fail(mlir::Operation *op, const llvm::Twine &why);
 
   struct Scope {
@@ -313,6 +349,19 @@ private:
   std::optional<RowBlock> block;
   mlir::Value scratch, status;
   int64_t nextSymbol = 0;
+
+  /// Pointers that a thread's vectors are at, and the alignment that they need.
+  llvm::MapVector<mlir::Value, int64_t> vectorBases;
+
+  /// The threads that share the row being emitted.
+  struct Team {
+    mlir::Value active; // whether there is a row; null: there is
+    mlir::Value writes; // whether this thread stores what the row has once
+    int64_t loops = 0;  // of each thread's own that are open
+  };
+  std::optional<Team> team;
+  KernelShell *shell = nullptr;
+  KernelEntry entry;
 
   // The lanes that are being emitted; `width` 0: none.
   std::string laneSymbol;

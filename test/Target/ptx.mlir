@@ -5,6 +5,10 @@
 // RUN: FileCheck %s --check-prefixes=CHECK,SM90 < %t.90.ptx
 // RUN: %if ptxas %{ ptxas -arch=sm_80 -Werror %t.80.ptx -o %t.80.cubin %}
 // RUN: %if ptxas %{ ptxas -arch=sm_90 -Werror %t.90.ptx -o %t.90.cubin %}
+// RUN: intarsia-translate --kernels-to-ptx --arch=sm_75 %t.mlir -o %t.75.ptx
+// RUN: intarsia-translate --kernels-to-ptx --arch=sm_120 %t.mlir -o %t.120.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_75 -Werror %t.75.ptx -o %t.75.cubin %}
+// RUN: %if ptxas %{ ptxas -arch=sm_120 -Werror %t.120.ptx -o %t.120.cubin %}
 // RUN: not intarsia-translate --kernels-to-ptx --arch=gfx90a %t.mlir 2>&1 | FileCheck %s --check-prefix=ARCH
 // RUN: not intarsia-translate --kernels-to-ptx %s 2>&1 | FileCheck %s --check-prefix=NONE
 
@@ -28,10 +32,12 @@
 !e = !intarsia.tensor<[s0, 64]xf32, device = "cuda:0">
 
 // CHECK: .visible .entry k0_mul_add_tanh__softmax(
-// CHECK: .maxntid 64
+// CHECK: .maxntid 256
 // CHECK: mul.rn.f32
 // CHECK: add.rn.f32
 // CHECK: max.NaN.f32
+// CHECK: shfl.sync.bfly
+// CHECK: shfl.sync.idx
 // CHECK: st.global
 // CHECK-NOT: .extern .func
 func.func @main(%x: !x, %a: !row, %b: !row, %h: !h, %w: !w, %i: !i) -> (!x, !x, !h, !e)
@@ -50,10 +56,10 @@ func.func @main(%x: !x, %a: !row, %b: !row, %h: !h, %w: !w, %i: !i) -> (!x, !x, 
   // A bf16 chain rounds after each operator, as eager does: integer arithmetic.
   // CHECK: .visible .entry k2_gelu_mul(
   // CHECK: .maxntid 256
-  // CHECK: ld.global.{{.*}}b16
+  // CHECK: ld.global.v4.b32
   // CHECK: 32767
   // CHECK: 32767
-  // CHECK: st.global.b16
+  // CHECK: st.global.v4.b32
   // CHECK-NOT: .extern .func
   %5 = intarsia.call "aten::gelu"(self = %h, approximate = "none") : (!h) -> !h
   %6 = intarsia.call "aten::mul.Tensor"(self = %5, other = %h) : (!h, !h) -> !h

@@ -1,7 +1,7 @@
 // RUN: intarsia-opt --lower=devices=cuda --fuse --cuda-schedule --cuda-emit-kernels --split-input-file --verify-diagnostics %s | FileCheck %s
 
-// One thread an element, in steps of the whole grid. Parameters: the input, the
-// result, s0, the number of elements, the status.
+// In steps of the whole grid. Parameters: the input, the result, s0, the number of
+// elements, the status.
 
 !t = !intarsia.tensor<[s0, 8]xf32, device = "cuda:0">
 
@@ -9,18 +9,25 @@
 // CHECK: intarsia.kernel{{.*}} symbol = "k0_exp"
 // CHECK: gpu.module @kernels
 // CHECK: gpu.func @k0_exp(%[[X:.+]]: !llvm.ptr, %[[OUT:.+]]: !llvm.ptr, %{{.+}}: i64, %[[DOMAIN:.+]]: i64, %{{.+}}: !llvm.ptr) kernel attributes {known_block_size = array<i32: 256, 1, 1>}
-// CHECK: gpu.block_dim x
 // CHECK: gpu.block_id x
 // CHECK: gpu.thread_id x
 // CHECK: gpu.grid_dim x
-// CHECK: arith.muli
 // CHECK: %[[BEGIN:.+]] = arith.addi
-// CHECK: %[[STEP:.+]] = arith.muli
-// CHECK: scf.for %[[I:.+]] = %[[BEGIN]] to %[[DOMAIN]] step %[[STEP]] : i64
+// Four elements at a time, where the addresses allow it.
+// CHECK: llvm.ptrtoint %[[X]]
+// CHECK: llvm.ptrtoint %[[OUT]]
+// CHECK: %[[CHUNKS:.+]] = arith.select
+// CHECK: scf.for %[[C:.+]] = %[[BEGIN]] to %[[CHUNKS]] step %[[STEP:.+]] : i64
+// CHECK: %[[V:.+]] = arith.muli %[[C]]
+// CHECK: llvm.getelementptr %[[X]][%[[V]]]
+// CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr -> vector<4xf32>
+// CHECK: math.exp %{{.+}} : vector<4xf32>
+// CHECK: llvm.getelementptr %[[OUT]][%[[V]]]
+// CHECK: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xf32>
+// The rest, or all.
+// CHECK: scf.for %[[I:.+]] = %{{.+}} to %[[DOMAIN]] step %[[STEP]] : i64
 // CHECK: llvm.getelementptr %[[X]][%[[I]]]
 // CHECK: llvm.load {{.*}} -> f32
-// CHECK: math.exp %{{.+}} : f32
-// CHECK: llvm.getelementptr %[[OUT]][%[[I]]]
 // CHECK: llvm.store {{.*}} : f32
 // CHECK: gpu.return
 func.func @pointwise(%x: !t) -> !t attributes {intarsia.symbols = {s0 = [2, unit]}} {
@@ -30,20 +37,26 @@ func.func @pointwise(%x: !t) -> !t attributes {intarsia.symbols = {s0 = [2, unit
 
 // -----
 
-// One thread a row: the maximum, the sum and the quotients, one loop after the
-// other.
+// Eight elements: a warp has the row. The maximum, the sum and the quotients, one
+// loop after the other, and between them shuffles.
 
 !t = !intarsia.tensor<[s0, 8]xf32, device = "cuda:0">
 
 // CHECK-LABEL: gpu.func @k0__softmax
+// CHECK: %[[WARP:.+]] = arith.divui
+// CHECK: %[[MEMBER:.+]] = arith.remui
 // CHECK: scf.for %{{.+}} = %{{.+}} to %{{.+}} step %{{.+}} : i64 {
-// CHECK: scf.for {{.*}} iter_args(%{{.+}} = %{{.+}}) -> (f32) : i64
+// CHECK: scf.for %{{.+}} = %[[MEMBER]] to {{.*}} iter_args(%{{.+}} = %{{.+}}) -> (f32) : i64
 // CHECK: arith.maximumf
-// CHECK: scf.for {{.*}} iter_args(%{{.+}} = %{{.+}}) -> (f32) : i64
+// CHECK-COUNT-5: gpu.shuffle xor
+// CHECK: gpu.shuffle idx
+// CHECK: scf.for %{{.+}} = %[[MEMBER]] to {{.*}} iter_args(%{{.+}} = %{{.+}}) -> (f32) : i64
 // CHECK: arith.addf
-// CHECK: scf.for
+// CHECK-COUNT-5: gpu.shuffle xor
+// CHECK: scf.for %{{.+}} = %[[MEMBER]]
 // CHECK: arith.divf
 // CHECK: llvm.store
+// CHECK-NOT: gpu.barrier
 // CHECK: gpu.return
 func.func @rows(%x: !t) -> !t attributes {intarsia.symbols = {s0 = [2, unit]}} {
   %0 = intarsia.call "aten::_softmax"(self = %x, dim = -1, half_to_float = false) : (!t) -> !t
@@ -52,20 +65,61 @@ func.func @rows(%x: !t) -> !t attributes {intarsia.symbols = {s0 = [2, unit]}} {
 
 // -----
 
-// All of a tensor is one row: one thread's work, the others have none.
+// All of a tensor is one row, of one block: one value a warp goes through shared
+// memory, and one thread stores the result.
 
 !t = !intarsia.tensor<[s0, 8]xf32, device = "cuda:0">
 !scalar = !intarsia.tensor<[]xf32, device = "cuda:0">
 
 // CHECK-LABEL: func.func @whole
 // CHECK: domain = #intarsia.expr<"1">
-// CHECK: gpu.func
+// CHECK: gpu.func {{.*}} workgroup(%[[SHARED:.+]] : memref<16xi32, #gpu.address_space<workgroup>>)
+// CHECK: %[[FIRST:.+]] = arith.cmpi eq
 // CHECK: scf.for
 // CHECK: iter_args
+// CHECK-COUNT-5: gpu.shuffle xor
+// CHECK: scf.if
+// CHECK: memref.store %{{.+}}, %[[SHARED]]
+// CHECK: gpu.barrier
+// CHECK-COUNT-16: memref.load %[[SHARED]]
+// CHECK: gpu.barrier
+// CHECK: scf.if %[[FIRST]]
 // CHECK: llvm.store
 func.func @whole(%x: !t) -> !scalar attributes {intarsia.symbols = {s0 = [2, unit]}} {
   %0 = intarsia.call "aten::sum"(self = %x, dtype = none) : (!t) -> !scalar
   return %0 : !scalar
+}
+
+// -----
+
+// Columns: those of a warp's threads lie side by side, each is shared by the
+// block's warps.
+
+!t = !intarsia.tensor<[s0, 8]xf64, device = "cuda:0">
+!row = !intarsia.tensor<[8]xf64, device = "cuda:0">
+
+// CHECK-LABEL: func.func @columns
+// CHECK: across
+// CHECK: gpu.func {{.*}} workgroup(%[[LOW:.+]] : memref<256xi32, #gpu.address_space<workgroup>>, %[[HIGH:.+]] : memref<256xi32, #gpu.address_space<workgroup>>)
+// CHECK: %[[WARP:.+]] = arith.divui
+// CHECK: %[[LANE:.+]] = arith.remui
+// CHECK: scf.for %[[FIRST:.+]] =
+// CHECK: %[[COLUMN:.+]] = arith.addi %[[FIRST]], %[[LANE]]
+// CHECK: arith.cmpi slt, %[[COLUMN]]
+// CHECK: arith.minsi %[[COLUMN]]
+// CHECK: scf.for {{.*}} = %[[WARP]]
+// CHECK-NOT: gpu.shuffle
+// CHECK: memref.store %{{.+}}, %[[LOW]]
+// CHECK: memref.store %{{.+}}, %[[HIGH]]
+// CHECK: gpu.barrier
+// CHECK-COUNT-8: memref.load %[[HIGH]]
+// CHECK: gpu.barrier
+// CHECK: scf.if
+// CHECK: llvm.store
+func.func @columns(%x: !t) -> !row attributes {intarsia.symbols = {s0 = [2, unit]}} {
+  %0 = intarsia.call "aten::sum.dim_IntList"(self = %x, dim = [0], keepdim = false, dtype = none)
+    : (!t) -> !row
+  return %0 : !row
 }
 
 // -----

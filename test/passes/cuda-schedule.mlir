@@ -1,47 +1,105 @@
-// RUN: intarsia-opt --cuda-schedule %s | FileCheck %s
-
-// One thread an element: one loop over all dimensions, whatever the strides.
+// RUN: intarsia-opt --lower=devices=cuda --fuse --cuda-schedule --split-input-file %s | FileCheck %s
 
 !t = !intarsia.tensor<[s0, 8]xf32, device = "cuda:0">
-!transposed = !intarsia.tensor<[s0, 8]xf32, strides = [1, s0], device = "cuda:0">
-!row = !intarsia.tensor<[s0]xf32, device = "cuda:0">
+!transposed = !intarsia.tensor<[8, s0]xf32, strides = [1, 8], device = "cuda:0">
+!h = !intarsia.tensor<[s0, 8]xbf16, device = "cuda:0">
+!small = !intarsia.tensor<[4, 8]xf32, device = "cuda:0">
+!across = !intarsia.tensor<[s0, 8]xf32, strides = [1, s0], device = "cuda:0">
+
+// One loop over all dimensions, in the order of the result, 16 bytes at a time.
 
 // CHECK-LABEL: func.func @pointwise
 // CHECK: intarsia.kernel
 // CHECK-SAME: domain = #intarsia.expr<"8*s0">
 // CHECK-SAME: flat
-// CHECK-SAME: lanes = 1
+// CHECK-SAME: grid = #intarsia.expr<"floordiv(s0 + 127, 128)">
+// CHECK-SAME: lanes = 4
 // CHECK-SAME: loops = [array<i64: 0, 1>]
 // CHECK-SAME: row_loops = 0
 // CHECK-SAME: threads = 256
-func.func @pointwise(%x: !t) -> !transposed attributes {intarsia.symbols = {s0 = [2, unit]}} {
-  %r = intarsia.kernel(%x) symbols [s0] ops ["aten::neg"]
-      decisions {space = [#intarsia.expr<"s0">, #intarsia.expr<"8">], rows = 2 : i64} : (!t) -> !transposed {
-  ^bb0(%a: tensor<?x8xf32>, %n: index):
-    intarsia.yield %a : tensor<?x8xf32>
-  }
-  return %r : !transposed
+func.func @pointwise(%x: !t) -> !t attributes {intarsia.symbols = {s0 = [2, unit]}} {
+  %0 = intarsia.call "aten::exp"(self = %x) : (!t) -> !t
+  return %0 : !t
 }
 
-// One thread a row. The size of the row is needed, so it becomes a symbol.
+// CHECK-LABEL: func.func @halves
+// CHECK: lanes = 8
+func.func @halves(%x: !h) -> !h attributes {intarsia.symbols = {s0 = [2, unit]}} {
+  %0 = intarsia.call "aten::exp"(self = %x) : (!h) -> !h
+  return %0 : !h
+}
+
+// Few elements are spread over more threads.
+
+// CHECK-LABEL: func.func @few
+// CHECK: grid = #intarsia.expr<"1">
+// CHECK-SAME: lanes = 1
+func.func @few(%x: !small) -> !small {
+  %0 = intarsia.call "aten::exp"(self = %x) : (!small) -> !small
+  return %0 : !small
+}
+
+// CHECK-LABEL: func.func @order
+// CHECK: lanes = 4
+// CHECK-SAME: loops = [array<i64: 1, 0>]
+func.func @order(%x: !transposed) -> !transposed attributes {intarsia.symbols = {s0 = [2, unit]}} {
+  %0 = intarsia.call "aten::exp"(self = %x) : (!transposed) -> !transposed
+  return %0 : !transposed
+}
+
+// -----
+
+// Rows: of one thread, of a warp, of a block.
+
+!four = !intarsia.tensor<[s0, 4]xf32, device = "cuda:0">
+!many = !intarsia.tensor<[s0, 1024]xf32, device = "cuda:0">
+!long = !intarsia.tensor<[s0, 1025]xf32, device = "cuda:0">
+!any = !intarsia.tensor<[s0, s1]xf32, device = "cuda:0">
+!few = !intarsia.tensor<[100, s1]xf32, device = "cuda:0">
+!row = !intarsia.tensor<[s0]xf32, device = "cuda:0">
+!column = !intarsia.tensor<[s1]xf32, device = "cuda:0">
+!stat = !intarsia.tensor<[100]xf32, device = "cuda:0">
+!box = !intarsia.tensor<[s0, 8, s1]xf32, device = "cuda:0">
+!middle = !intarsia.tensor<[8]xf32, device = "cuda:0">
 
 // CHECK-LABEL: func.func @rows
-// CHECK: intarsia.kernel
-// CHECK-SAME: symbols [s0]
-// CHECK-SAME: domain = #intarsia.expr<"s0">
-// CHECK-NOT: flat
-// CHECK-SAME: loops = [array<i64: 0>, array<i64: 1>]
-// CHECK-SAME: row_loops = 1
-// CHECK-SAME: threads = 64
-// CHECK-NOT: vector_roots
-func.func @rows(%x: !t) -> !row attributes {intarsia.symbols = {s0 = [2, unit]}} {
-  %r = intarsia.kernel(%x) ops ["aten::sum"]
-      decisions {space = [#intarsia.expr<"s0">, #intarsia.expr<"8">], rows = 1 : i64} : (!t) -> !row {
-  ^bb0(%a: tensor<?x8xf32>):
-    %c0 = arith.constant 0 : index
-    %n = tensor.dim %a, %c0 : tensor<?x8xf32>
-    %e = tensor.empty(%n) : tensor<?xf32>
-    intarsia.yield %e : tensor<?xf32>
-  }
-  return %r : !row
+func.func @rows(%a: !four, %b: !many, %c: !long, %d: !any, %e: !few)
+    -> (!row, !many, !row, !row, !stat) attributes {intarsia.symbols = {s0 = [2, unit], s1 = [2, unit]}} {
+  // CHECK: ops ["aten::sum.dim_IntList"] decisions {domain = #intarsia.expr<"s0">, grid = #intarsia.expr<"floordiv(s0 + 63, 64)">
+  // CHECK-NOT: team
+  // CHECK-SAME: threads = 64
+  %0 = intarsia.call "aten::sum.dim_IntList"(self = %a, dim = [1], keepdim = false, dtype = none) : (!four) -> !row
+  // CHECK: ops ["aten::_softmax"] decisions {domain = #intarsia.expr<"s0">, grid = #intarsia.expr<"floordiv(s0 + 7, 8)">
+  // CHECK-SAME: team = 32 : i64, threads = 256
+  %1 = intarsia.call "aten::_softmax"(self = %b, dim = -1, half_to_float = false) : (!many) -> !many
+  // CHECK: grid = #intarsia.expr<"s0">
+  // CHECK-SAME: team = 256 : i64, threads = 256
+  %2 = intarsia.call "aten::sum.dim_IntList"(self = %c, dim = [1], keepdim = false, dtype = none) : (!long) -> !row
+  // CHECK: team = 256
+  %3 = intarsia.call "aten::sum.dim_IntList"(self = %d, dim = [1], keepdim = false, dtype = none) : (!any) -> !row
+  // CHECK: grid = #intarsia.expr<"100">
+  // CHECK-SAME: team = 512 : i64, threads = 512
+  %4 = intarsia.call "aten::sum.dim_IntList"(self = %e, dim = [1], keepdim = false, dtype = none) : (!few) -> !stat
+  return %0, %1, %2, %3, %4 : !row, !many, !row, !row, !stat
+}
+
+// Memory runs across the rows.
+
+// CHECK-LABEL: func.func @columns
+// CHECK: across, domain = #intarsia.expr<"s1">, grid = #intarsia.expr<"floordiv(s1 + 31, 32)">
+// CHECK-SAME: team = 8 : i64, threads = 256
+func.func @columns(%d: !any) -> !column attributes {intarsia.symbols = {s0 = [2, unit], s1 = [2, unit]}} {
+  %0 = intarsia.call "aten::sum.dim_IntList"(self = %d, dim = [0], keepdim = false, dtype = none) : (!any) -> !column
+  return %0 : !column
+}
+
+// Two dimensions around the rows' are one loop for the team.
+
+// CHECK-LABEL: func.func @around
+// CHECK: team = 512
+// CHECK: linalg.generic
+// CHECK-SAME: intarsia.merged
+func.func @around(%d: !box) -> !middle attributes {intarsia.symbols = {s0 = [2, unit], s1 = [2, unit]}} {
+  %0 = intarsia.call "aten::sum.dim_IntList"(self = %d, dim = [0, 2], keepdim = false, dtype = none) : (!box) -> !middle
+  return %0 : !middle
 }

@@ -9,6 +9,7 @@ gpu.module @kernels {
   // CHECK: llvm.intr.sqrt
   // CHECK-NOT: {{scf|gpu|cf}}.
   // CHECK-NOT: __nv
+  // CHECK: llvm.return
   gpu.func @k(%p: !llvm.ptr, %end: i64) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     %t = gpu.thread_id x
     %begin = arith.index_cast %t : index to i64
@@ -27,12 +28,39 @@ gpu.module @kernels {
 
 // -----
 
-// Nothing may be left over; threads have no vectors.
+// Shared memory and vectors.
 
 gpu.module @kernels {
-  gpu.func @k(%x: f32) kernel {
-    // expected-error @below {{failed to legalize operation 'vector.broadcast'}}
-    %v = vector.broadcast %x : f32 to vector<4xf32>
+  // CHECK: llvm.mlir.global internal @{{.+}}() {addr_space = 3 : i32} : !llvm.array<8 x i32>
+  // CHECK-LABEL: llvm.func @k(
+  // CHECK: llvm.store %{{.+}} : i32, !llvm.ptr<3>
+  // CHECK: nvvm.barrier
+  // CHECK: nvvm.shfl.sync bfly
+  // CHECK: llvm.store %{{.+}} : vector<4xi32>, !llvm.ptr
+  gpu.func @k(%p: !llvm.ptr, %x: i32) workgroup(%shared: memref<8xi32, #gpu.address_space<workgroup>>) kernel {
+    %t = gpu.thread_id x
+    memref.store %x, %shared[%t] : memref<8xi32, #gpu.address_space<workgroup>>
+    gpu.barrier
+    %one = arith.constant 1 : i32
+    %warp = arith.constant 32 : i32
+    %y, %valid = gpu.shuffle xor %x, %one, %warp : i32
+    %v = vector.broadcast %y : i32 to vector<4xi32>
+    llvm.store %v, %p {alignment = 16 : i64} : vector<4xi32>, !llvm.ptr
+    gpu.return
+  }
+}
+
+// -----
+
+// Nothing may be left over.
+
+gpu.module @kernels {
+  gpu.func @k(%x: index) kernel {
+    %c1 = arith.constant 1 : index
+    // expected-error @below {{failed to legalize operation 'gpu.launch'}}
+    gpu.launch blocks(%a, %b, %c) in (%d = %c1, %e = %c1, %f = %c1) threads(%g, %h, %i) in (%j = %c1, %k = %c1, %l = %c1) {
+      gpu.terminator
+    }
     gpu.return
   }
 }

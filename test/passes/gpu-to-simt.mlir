@@ -103,7 +103,7 @@ gpu.module @kernels {
   gpu.func @k(%in: !llvm.ptr, %out: !llvm.ptr, %end: i64, %status: !llvm.ptr) kernel {
     %v = arith.constant 1 : i32
     %warp = arith.constant 16 : i32
-    // expected-error @below {{cannot be emulated: only an exclusive or of i32 in whole warps can}}
+    // expected-error @below {{cannot be emulated: only shuffles of i32 in whole warps, by xor and by index, can}}
     %s, %valid = gpu.shuffle xor %v, %v, %warp : i32
     gpu.return
   }
