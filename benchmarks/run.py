@@ -333,7 +333,9 @@ def main() -> int:
         "--max-autotune", action="store_true", help="suite, micro: Inductor's mode too"
     )
     parser.add_argument("--with-peers", action="store_true", help="suite, micro: other compilers")
-    parser.add_argument("--only", metavar="TEXT", help="suite, micro: programs whose name has this")
+    parser.add_argument(
+        "--only", metavar="TEXT", help="suite, micro, offline: programs whose name has this"
+    )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
     unknown = set(arguments.what) - set(BENCHES)

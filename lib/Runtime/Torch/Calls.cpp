@@ -233,6 +233,7 @@ struct PreparedCall {
         isSimple(site.step->mutates.empty() && site.step->autocast.empty() &&
                  !site.step->flag),
         checksAlias(site.step->checkAlias), name(site.step->op) {
+    makeExtractor(this->op);
     if (site.record)
       fakeLocation = site.record->fakeLocation;
     isAten = name.rfind("aten::", 0) == 0 || name.rfind("prims::", 0) == 0;
@@ -339,6 +340,28 @@ private:
   void dispatch(c10::DispatchKeySet keys, torch::jit::Stack &stack);
 
   c10::OperatorHandle op;
+  /// Where PyTorch does not show the operator's own.
+  std::unique_ptr<c10::DispatchKeyExtractor> ownExtractor;
+
+  template <typename Handle>
+  void makeExtractor(const Handle &handle) {
+    if constexpr (!requires { handle.dispatchKeyExtractor(); }) {
+      ownExtractor = std::make_unique<c10::DispatchKeyExtractor>(
+          c10::DispatchKeyExtractor::make(handle.schema()));
+      // The key of ordinary tensors and threads that, without a kernel of its
+      // own, passes calls on; `tracedKeys` has the others.
+      constexpr c10::DispatchKey passing = c10::DispatchKey::BackendSelect;
+      ownExtractor->setOperatorHasFallthroughForKey(
+          passing, !handle.hasKernelForDispatchKey(passing));
+    }
+  }
+  template <typename Handle>
+  const c10::DispatchKeyExtractor &extractor(const Handle &handle) const {
+    if constexpr (requires { handle.dispatchKeyExtractor(); })
+      return handle.dispatchKeyExtractor();
+    else
+      return *ownExtractor;
+  }
   const ExprTable &exprs;
   const std::vector<plan::Symbol> &symbols;
   bool strict, isAten = false, anyBinds = false;
@@ -1293,8 +1316,7 @@ void PreparedCall::callUnderAutocast(c10::DispatchKeySet keys, Frame &frame,
       stack.emplace_back(boxArgument(arg, frame));
   }
 
-  c10::DispatchKeySet keys =
-      op.dispatchKeyExtractor().getDispatchKeySetBoxed(&stack);
+  c10::DispatchKeySet keys = extractor(op).getDispatchKeySetBoxed(&stack);
   bool direct = !keys.has_any(interceptingKeys);
   if (isSimple && direct) [[likely]]
     dispatch(keys - tracedKeys, stack);

@@ -228,6 +228,18 @@ void writeArgument(std::ostream &out, const c10::Argument &argument,
   out << '}';
 }
 
+/// Tags that PyTorch 2.11, the oldest that this builds for, does not have.
+template <typename Tag>
+const char *laterTagName(Tag tag) {
+  if constexpr (requires { Tag::inplace; })
+    if (tag == Tag::inplace)
+      return "inplace";
+  if constexpr (requires { Tag::out; })
+    if (tag == Tag::out)
+      return "out";
+  return "unknown";
+}
+
 const char *tagName(at::Tag tag) {
   switch (tag) {
   case at::Tag::core:
@@ -242,8 +254,6 @@ const char *tagName(at::Tag tag) {
     return "flexible_layout";
   case at::Tag::generated:
     return "generated";
-  case at::Tag::inplace:
-    return "inplace";
   case at::Tag::inplace_view:
     return "inplace_view";
   case at::Tag::maybe_aliasing_or_mutating:
@@ -258,8 +268,6 @@ const char *tagName(at::Tag tag) {
     return "nondeterministic_bitwise";
   case at::Tag::nondeterministic_seeded:
     return "nondeterministic_seeded";
-  case at::Tag::out:
-    return "out";
   case at::Tag::out_variant:
     return "out_variant";
   case at::Tag::pointwise:
@@ -270,8 +278,9 @@ const char *tagName(at::Tag tag) {
     return "reduction";
   case at::Tag::view_copy:
     return "view_copy";
+  default:
+    return laterTagName(tag);
   }
-  return "unknown";
 }
 
 bool hasKernel(const c10::OperatorHandle &op, c10::DispatchKey key) {
