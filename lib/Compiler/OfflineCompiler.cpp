@@ -401,6 +401,14 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
                          "the kernels could not be linked to a shared object"};
     addTarget(options, artifact, name, std::move(compiled));
   }
+  // These stages have kernels alone.
+  if (options.emit && emitted.empty())
+    throw OfflineError{OfflineStatus::CompileError,
+                       options.input +
+                           ": the program has no kernels of which "
+                           "--emit=" +
+                           std::string(stageName(*options.emit)) +
+                           " could show the code"};
   bool emitsFile = options.emit == Stage::PTX && !options.output.empty();
   if (emitsFile) {
     writeText(options.output, emitted);
