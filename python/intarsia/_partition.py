@@ -16,6 +16,7 @@ and what eager's activation checkpointing runs again, in both.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -59,7 +60,7 @@ def partition(
     second = [node for node in calls.backward if not node.users] + calls.repeated
     _add_outputs(joint, num_fwd_outputs, first, second)
     kwargs["num_fwd_outputs"] = num_fwd_outputs + len(first)
-    with _without_side_effects(calls):
+    with _without_side_effects(calls), _with_our_fusion():
         try:
             split = min_cut_rematerialization_partition if fuse else default_partition
             forward, backward = split(joint, inputs, **kwargs)
@@ -191,6 +192,44 @@ def _without_side_effects(calls: _Calls) -> Iterator[None]:
         yield
     finally:
         _side_effectful_functions.update(marked)
+
+
+#: Operators of which passes/Lower makes kernels, and which PyTorch's partitioner, whose
+#: own compiler has taken them apart, thinks of as library calls. Beside one of these it
+#: saves what could be computed again on the way into the kernel.
+_FUSED = (
+    "_fused_rms_norm",
+    "_fused_rms_norm_backward",
+    "_log_softmax",
+    "_log_softmax_backward_data",
+    "_native_batch_norm_legit_functional",
+    "_softmax",
+    "_softmax_backward_data",
+    "native_batch_norm_backward",
+    "native_group_norm",
+    "native_group_norm_backward",
+    "native_layer_norm",
+    "native_layer_norm_backward",
+)
+
+
+@contextlib.contextmanager
+def _with_our_fusion() -> Iterator[None]:
+    """The partitioner knows what is fused with its neighbours."""
+    from torch._functorch import partitioners
+
+    original = partitioners.get_default_op_list
+
+    def ours() -> Any:
+        types = original()
+        fused = {getattr(torch.ops.aten, name) for name in _FUSED}
+        return dataclasses.replace(types, fusible_ops=types.fusible_ops | fused)
+
+    partitioners.get_default_op_list = ours
+    try:
+        yield
+    finally:
+        partitioners.get_default_op_list = original
 
 
 # --- Outputs ----------------------------------------------------------------------

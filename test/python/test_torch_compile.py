@@ -187,6 +187,29 @@ def test_hooks_on_saved_tensors(compile_with) -> None:
     assert seen
 
 
+def test_what_a_kernel_computes_again_is_not_saved() -> None:
+    """An activation before a normalisation, or a softmax, is computed again."""
+    torch._dynamo.reset()
+    layers = [nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 8), nn.Tanh()]
+    module = nn.Sequential(*layers, nn.Softmax(-1), nn.Linear(8, 8))
+    saved = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        saved.append(tuple(tensor.shape))
+        return tensor
+
+    x = torch.randn(5, 8)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = torch.compile(module, backend="intarsia")(x)
+    # x, and of the rest the results of the products and what goes into them.
+    assert saved.count((5, 8)) == 5
+    result.square().sum().backward()
+    got = [parameter.grad for parameter in module.parameters()]
+    module.zero_grad()
+    module(x).square().sum().backward()
+    torch.testing.assert_close(got, [parameter.grad for parameter in module.parameters()])
+
+
 def test_hooks_on_gradients(compile_with) -> None:
     f = compile_with(lambda x: torch.tanh(x) * 3)
     x = torch.randn(5, requires_grad=True)
