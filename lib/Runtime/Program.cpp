@@ -338,7 +338,8 @@ std::unique_ptr<Program> Program::create(plan::Plan plan, Options options) {
   impl.torch = &torchApi();
   if (impl.plan.functions.empty())
     throw Error(ErrorKind::Internal, "malformed plan: there is no function");
-  if (!cudaDevices(impl.plan).empty())
+  impl.cudaDevices = cudaDevices(impl.plan);
+  if (!impl.cudaDevices.empty())
     loadTorchCuda();
 
   for (const plan::Function &function : impl.plan.functions) {

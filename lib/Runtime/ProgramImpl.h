@@ -22,6 +22,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 
 namespace intarsia::runtime {
 
@@ -112,7 +113,8 @@ struct Program::Impl {
   std::map<std::string, const FunctionPlan *> byName;
   std::vector<Value> weights; // owned
   std::vector<PreparedCall *> calls;
-  void *kernels = nullptr; // dlopen handle
+  void *kernels = nullptr;   // dlopen handle
+  std::set<int> cudaDevices; // that its tensors are on
   /// The entry's inputs that the caller passes and outputs that it gets.
   std::vector<size_t> userInputs, userOutputs;
   /// Output index -> the tensor that takes its value: an entry input's index.

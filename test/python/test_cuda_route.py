@@ -151,6 +151,51 @@ def test_without_a_driver(exported, tmp_path, monkeypatch):
         intarsia.aot_compile(program, tmp_path / "x.pt2", target="cuda", retarget="cuda:0")
 
 
+class Moved(torch.nn.Module):
+    """A written input, factories that do or don't say where."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.device = device
+
+    def forward(self, x, count):
+        count.add_(1)
+        steps = torch.arange(10, device=self.device) + torch.zeros(10, device=self.device)
+        return torch.softmax(x + steps, -1).to(self.device), x.new_ones(2), count * 2
+
+
+def test_a_moved_program_is_the_one_of_the_other_device(tmp_path):
+    """--retarget gives the plan that an export on the other device gives."""
+    plans = {}
+    for device in ("cpu", "cuda:0"):
+        with FakeTensorMode():
+            inputs = torch.ones(4, 10, device=device), torch.ones(3, device=device)
+            program = torch.export.export(Moved(device), inputs)
+        program._example_inputs = None
+        path = tmp_path / f"{device[:4]}.pt2"
+        torch.export.save(program, path)
+        moved = ["--retarget", "cpu=cuda:0"] if device == "cpu" else []
+        done = intarsia_compile(path, "--target", "cuda", "--emit=plan", *moved)
+        assert done.returncode == 0, done.stderr
+        plans[device] = done.stdout
+    assert plans["cpu"] == plans["cuda:0"]
+    assert "on cuda:0" in plans["cpu"]
+
+
+class Cast(torch.nn.Module):
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return torch.nn.functional.linear(x, x)
+
+
+def test_autocast_moves_with_the_program(tmp_path):
+    # Without a GPU PyTorch turns autocast of CUDA off, and an export would not have it.
+    torch.export.save(torch.export.export(Cast(), (torch.ones(4, 10),)), tmp_path / "m.pt2")
+    done = intarsia_compile(tmp_path / "m.pt2", "--emit=plan", "--retarget", "cpu=cuda:0")
+    assert 'autocast "cuda" true' in done.stdout
+    assert '"cpu"' not in done.stdout
+
+
 def both(x, y):
     """On the CPU, and on CUDA."""
     h = torch.tanh(x * 2 + 1)

@@ -285,6 +285,17 @@ TEST_F(CudaTest, FailedChecksAreWaitedFor) {
                   "cannot be captured in a CUDA graph");
 }
 
+TEST_F(CudaTest, ProfilesWaitForEachStep) {
+  auto program = create(plan(0), code({ptx("sm_80")}));
+  Value input = Value::of(on(0, iota({2, 3})).take()), output;
+  Profile profile;
+  program->run(&input, 1, &output, 1, Program::StealInputs, &profile);
+  Tensor owned(output.tensor);
+  EXPECT_EQ(profile.steps[0][1].count, 1);
+  // Of the allocation, of the launch.
+  EXPECT_EQ(calls("synchronizeDevice 0"), 2u);
+}
+
 TEST_F(CudaTest, TensorsOfOneLaunchAreOnOneDevice) {
   plan::Plan mixed = plan(0);
   plan::Input other = mixed.functions[0].inputs[0];

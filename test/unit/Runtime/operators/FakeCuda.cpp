@@ -20,7 +20,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/from_blob.h>
-#include <c10/core/impl/FakeGuardImpl.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
 #include <cstdlib>
@@ -367,6 +367,38 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("as_strided", asStrided);
 }
 
+namespace {
+/// PyTorch's current device, and waiting for one.
+struct DeviceGuard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return c10::kCUDA; }
+  c10::Device exchangeDevice(c10::Device device) const override {
+    c10::Device before = getDevice();
+    index = device.index();
+    return before;
+  }
+  c10::Device getDevice() const override { return {c10::kCUDA, index}; }
+  void setDevice(c10::Device device) const override { index = device.index(); }
+  void uncheckedSetDevice(c10::Device device) const noexcept override {
+    index = device.index();
+  }
+  c10::Stream getStream(c10::Device device) const override {
+    return c10::Stream(c10::Stream::DEFAULT, device);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    return stream;
+  }
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return c10::DeviceIndex(fake_cuda()->devices.size());
+  }
+  void synchronizeDevice(c10::DeviceIndex device) const override {
+    called("synchronizeDevice", int(device));
+  }
+
+  static thread_local c10::DeviceIndex index;
+};
+thread_local c10::DeviceIndex DeviceGuard::index = 0;
+} // namespace
+
 namespace c10::impl {
-C10_REGISTER_GUARD_IMPL(CUDA, FakeGuardImpl<c10::DeviceType::CUDA>)
+C10_REGISTER_GUARD_IMPL(CUDA, ::DeviceGuard)
 } // namespace c10::impl
