@@ -19,7 +19,7 @@ comes first.
 
     ./dev bench                      everything, one thread
     ./dev bench kernels --threads 2
-    ./dev bench encoder compile --json out.json
+    ./dev bench encoder compile --json out.json --svg out.svg
     ./dev bench call                 one opaque call, see calls.py
     ./dev bench offline              compiled files beside AOTInductor's
     ./dev bench suite --with-peers   whole programs, their floors, other compilers
@@ -41,6 +41,7 @@ from pathlib import Path
 
 import torch
 from calls import bench_call
+from chart import draw
 from offline import bench_offline
 from rich.console import Console
 from rich.table import Table
@@ -337,6 +338,7 @@ def main() -> int:
         "--only", metavar="TEXT", help="suite, micro, offline: programs whose name has this"
     )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--svg", type=Path, help="draw the times in this file")
     arguments = parser.parse_args()
     unknown = set(arguments.what) - set(BENCHES)
     if unknown:
@@ -354,6 +356,8 @@ def main() -> int:
         arguments.json.write_text(
             json.dumps({"threads": arguments.threads, "rows": rows}, indent=1)
         )
+    if arguments.svg:
+        draw(rows, arguments.threads, arguments.svg)
     return 0
 
 

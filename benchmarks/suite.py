@@ -8,13 +8,15 @@
 
 The floor of a program is what its library calls and registered operators take by
 themselves: the times of the calls in Intarsia's plans, by its own profiler. Time above
-the floor is what a compiler is to blame for.
+the floor is what a compiler is to blame for. Of training steps the peak memory is told,
+too.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import statistics
 import sys
 import warnings
@@ -28,6 +30,7 @@ from peers import PEERS
 from programs import PROGRAMS, Program, load_operators
 from rich.console import Console
 from rich.table import Table
+from torch._C._profiler import _EventType
 from torch._functorch import config as functorch_config
 
 console = Console(width=None if sys.stdout.isatty() else 160)
@@ -104,6 +107,22 @@ def floor(program: Program, rounds: int) -> float:
     return statistics.median(spent[1:])
 
 
+def peak_bytes(step: Step) -> int:
+    """The most bytes of tensors that a training step holds at once, its gradients among
+    them, beyond parameters and inputs."""
+    kept = step()  # or the step would begin by freeing the gradients of the one before
+    with torch.autograd.profiler.profile(profile_memory=True, use_kineto=True) as profile:
+        step()
+    events, changes = list(profile.kineto_results.experimental_event_tree()), []
+    while events:
+        event = events.pop()
+        events += event.children
+        if event.tag == _EventType.Allocation and event.extra_fields.device.type == "cpu":
+            changes.append((event.start_time_ns, event.extra_fields.alloc_size))
+    del kept
+    return max(itertools.accumulate(size for _, size in sorted(changes)), default=0)
+
+
 def differs(got: list[torch.Tensor], want: list[torch.Tensor]) -> str:
     """What is wrong with the results of a candidate, or nothing."""
     if len(got) != len(want):
@@ -170,11 +189,14 @@ def measure(
         steps[candidate] = step
     count = len(program.inputs)
     seconds = interleaved(steps, (), arguments.rounds, grad=program.training)
+    # Before the floor, which makes Dynamo forget what is compiled.
+    peaks = {name: peak_bytes(step) for name, step in steps.items() if program.training}
     return {
         "group": "suite",
         "case": name,
         "seconds": {candidate: spent / count for candidate, spent in seconds.items()},
         "floor": floor(program, arguments.rounds) / count,
+        "peak": peaks,
         "without": without,
     }
 
@@ -207,6 +229,9 @@ def bench(
 def describe(row: dict) -> str:
     times = [f"{name} {value * 1e3:.3f}" for name, value in row["seconds"].items()]
     lines = [f"{row['case']}: {', '.join(times)}, floor {row['floor'] * 1e3:.3f} ms"]
+    if row["peak"]:
+        peaks = [f"{name} {value / 2**20:.1f}" for name, value in row["peak"].items()]
+        lines.append(f"  peak memory: {', '.join(peaks)} MiB")
     return "\n".join(lines + [f"  no {name}: {why}" for name, why in row["without"].items()])
 
 
