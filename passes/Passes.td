@@ -160,6 +160,12 @@ def CUDASchedule : Pass<"cuda-schedule", "::mlir::ModuleOp"> {
       domain   elements or rows
       threads  of a block
       grid     blocks
+      narrow   positions have 32 bits, which is enough: `extent` (twice the
+               largest number of elements that comes up, and some) stays below
+               2^31
+      wide     a dictionary of `extent` where sizes decide on that: there is a
+               second entry with positions of 64 bits, whose `symbol` emission
+               adds
 
     (docs/cuda-route.md says what a launch makes of them). A reduction of several
     dimensions becomes one loop (`intarsia.merged`), which the team divides.
@@ -340,7 +346,9 @@ def GPUToSIMT : Pass<"gpu-to-simt", "::mlir::ModuleOp"> {
   let options = [
     Option<"traces", "traces", "bool", "false", "Whether accesses are recorded">,
     Option<"maxBlocks", "max-blocks", "int64_t", "5",
-           "Blocks of a grid, at most: those that do more turns are seen to">];
+           "Blocks of a grid, at most: those that do more turns are seen to">,
+    Option<"narrowLimit", "narrow-limit", "int64_t", "2147483647",
+           "The `extent` above which a kernel's `wide` entry runs">];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::cf::ControlFlowDialect",
                            "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
                            "::mlir::scf::SCFDialect"];

@@ -84,6 +84,8 @@ void buildSIMTPipeline(OpPassManager &manager, const PipelineOptions &options) {
   code.addPass(createCPUExpandConversions());
   GPUToSIMTOptions simt;
   simt.traces = options.traces;
+  // Both entries of a kernel are run by tests: with 10000 elements, the wide.
+  simt.narrowLimit = (int64_t(1) << 24) + 20000;
   manager.addPass(createGPUToSIMT(simt));
   manager.nest<ModuleOp>().addPass(createCPUToLLVM());
 }

@@ -53,6 +53,7 @@ public:
                                            builder.getFunctionType(types, {}));
     function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(),
                       builder.getUnitAttr());
+    pool.clear();
     threads = integerOf(kernelOp, "threads").value();
     team = integerOf(kernelOp, "team").value_or(1);
     across = kernelOp.getDecisionsAttr().contains("across");
@@ -89,10 +90,8 @@ public:
       entry.begin = arith::AddIOp::create(builder, loc, entry.begin, thread);
       return entry;
     }
-    Value warp =
-        arith::DivUIOp::create(builder, loc, thread, integer(warpThreads));
-    Value inWarp =
-        arith::RemUIOp::create(builder, loc, thread, integer(warpThreads));
+    warp = arith::DivUIOp::create(builder, loc, thread, integer(warpThreads));
+    inWarp = arith::RemUIOp::create(builder, loc, thread, integer(warpThreads));
     if (across) {
       entry.member = warp;
       entry.lane = inWarp;
@@ -127,7 +126,8 @@ private:
   // Of the kernel that is being emitted.
   int64_t threads = 0, team = 1;
   bool across = false;
-  Value thread;
+  Value thread, warp, inWarp; // numbers, in i64
+  SmallVector<Value> pool;    // arrays in shared memory
 };
 
 /// A scalar as words of 32 bits, which is what shuffles and shared memory
@@ -212,28 +212,25 @@ SmallVector<Value> CUDAShell::reduceTeam(OpBuilder &builder, Location loc,
     return arith::ConstantOp::create(builder, loc,
                                      builder.getI64IntegerAttr(value));
   };
-  auto isLeader = [&] {
-    Value inWarp =
-        arith::RemUIOp::create(builder, loc, thread, integer(warpThreads));
-    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, inWarp,
-                                 integer(0));
-  };
   SmallVector<SmallVector<Value>> memory;
+  size_t used = 0;
   {
     OpBuilder::InsertionGuard guard(builder);
-    Value place = thread;
     if (!across) {
-      place =
-          arith::DivUIOp::create(builder, loc, thread, integer(warpThreads));
-      auto branch = scf::IfOp::create(builder, loc, isLeader(),
-                                      /*withElseRegion=*/false);
+      Value leads = arith::CmpIOp::create(
+          builder, loc, arith::CmpIPredicate::eq, inWarp, integer(0));
+      auto branch =
+          scf::IfOp::create(builder, loc, leads, /*withElseRegion=*/false);
       builder.setInsertionPointToStart(branch.thenBlock());
     }
-    Value at = index(place);
+    Value at = index(across ? thread : warp);
     for (Value result : results) {
       memory.emplace_back();
       for (Value word : toWords(builder, loc, result)) {
-        memory.back().push_back(function.addWorkgroupAttribution(type, loc));
+        // Nobody needs what is there of the value before.
+        if (used == pool.size())
+          pool.push_back(function.addWorkgroupAttribution(type, loc));
+        memory.back().push_back(pool[used++]);
         memref::StoreOp::create(builder, loc, word, memory.back().back(), at);
       }
     }
@@ -244,7 +241,7 @@ SmallVector<Value> CUDAShell::reduceTeam(OpBuilder &builder, Location loc,
   for (int64_t number = 0; number < count; ++number) {
     Value place = integer(across ? number * warpThreads : number);
     if (across)
-      place = arith::AddIOp::create(builder, loc, place, entry.lane);
+      place = arith::AddIOp::create(builder, loc, place, inWarp);
     Value at = index(place);
     SmallVector<Value> part;
     for (auto [words, value] : llvm::zip_equal(memory, values)) {

@@ -111,7 +111,9 @@ public:
   }
 
   LogicalResult makeThread();
-  LogicalResult makeKernel(bool traces, int64_t maxBlocks);
+  /// `wide`: the same kernel's, for sizes above the limit.
+  LogicalResult makeKernel(Emulation *wide, bool traces, int64_t maxBlocks,
+                           int64_t narrowLimit);
   /// What the emulation keeps in the kernel's scratch memory.
   int64_t scratchBytes() const { return arenaAt() + arenaBytes(); }
 
@@ -441,7 +443,8 @@ SymExpr spanOf(graph::TensorType type) {
   return (last + SymExpr(1)) * any * SymExpr(dtypeSize(type.getDtype()));
 }
 
-LogicalResult Emulation::makeKernel(bool traces, int64_t maxBlocks) {
+LogicalResult Emulation::makeKernel(Emulation *wide, bool traces,
+                                    int64_t maxBlocks, int64_t narrowLimit) {
   Location loc = kernel.getLoc();
   Code code{builder, loc};
   auto entry = func::FuncOp::create(
@@ -518,10 +521,32 @@ LogicalResult Emulation::makeKernel(bool traces, int64_t maxBlocks) {
   }
   bound(code.at(ctx, code.i64, Word::Status), code.integer(8));
 
-  Value body = func::ConstantOp::create(
-      builder, loc, function.getFunctionType(), function.getSymNameAttr());
-  func::CallOp::create(builder, loc, waits ? "simt_run_coroutines" : "simt_run",
-                       TypeRange(), ValueRange{ctx, body});
+  auto run = [&](Emulation &emulation) {
+    func::FuncOp thread = emulation.function;
+    Value body = func::ConstantOp::create(
+        builder, loc, thread.getFunctionType(), thread.getSymNameAttr());
+    func::CallOp::create(builder, loc,
+                         waits ? "simt_run_coroutines" : "simt_run",
+                         TypeRange(), ValueRange{ctx, body});
+  };
+  if (wide) {
+    auto large = decided.getDecisionsAttr().getAs<DictionaryAttr>("wide");
+    Value extent = valueOf(large.getAs<graph::ExprAttr>("extent").getExpr());
+    if (!extent)
+      return decided.emitError("`extent` has a symbol that the kernel has not");
+    Value isLarge =
+        arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sgt, extent,
+                              code.integer(narrowLimit));
+    auto branch =
+        scf::IfOp::create(builder, loc, isLarge, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard inBranch(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    run(*wide);
+    builder.setInsertionPointToStart(branch.elseBlock());
+    run(*this);
+  } else {
+    run(*this);
+  }
   // A fault has the number after the kernel's own checks.
   int64_t checks = 0;
   if (auto texts = decided.getDecisionsAttr().getAs<ArrayAttr>("checks"))
@@ -575,8 +600,16 @@ public:
         if (!function)
           return WalkResult::advance();
         Emulation emulation(function, decided, builder);
+        std::optional<Emulation> wide;
+        if (auto entry =
+                decided.getDecisionsAttr().getAs<DictionaryAttr>("wide"))
+          wide.emplace(code.lookupSymbol<gpu::GPUFuncOp>(
+                           entry.getAs<StringAttr>("symbol").getValue()),
+                       decided, builder);
         if (failed(emulation.makeThread()) ||
-            failed(emulation.makeKernel(traces, maxBlocks)))
+            (wide && failed(wide->makeThread())) ||
+            failed(emulation.makeKernel(wide ? &*wide : nullptr, traces,
+                                        maxBlocks, narrowLimit)))
           return WalkResult::interrupt();
         decisions = decisionsOf(decided, name, emulation.scratchBytes());
       }
@@ -611,6 +644,7 @@ private:
     decisions.set("scratch", graph::ExprAttr::get(builder.getContext(),
                                                   SymExpr(scratchBytes)));
     decisions.erase("grain");
+    decisions.erase("wide"); // the one function has both
     return decisions.getDictionary(builder.getContext());
   }
 };

@@ -83,6 +83,17 @@ FailureOr<EmittedKernels> kernel::emitKernels(ArrayRef<graph::KernelOp> kernels,
         return failure();
       NamedAttrList list(kernelOp.getDecisionsAttr());
       list.set("symbol", builder.getStringAttr(name));
+      // The same for sizes that need positions of 64 bits.
+      if (auto wide = given.getAs<DictionaryAttr>("wide")) {
+        Schedule wideSchedule = schedule;
+        wideSchedule.narrow = false;
+        KernelEmitter wideEmitter(kernelOp, wideSchedule);
+        if (failed(wideEmitter.emit(builder, name + "_wide", shell)))
+          return failure();
+        NamedAttrList entry(wide);
+        entry.set("symbol", builder.getStringAttr(name + "_wide"));
+        list.set("wide", entry.getDictionary(builder.getContext()));
+      }
       list.set("scratch", graph::ExprAttr::get(builder.getContext(),
                                                emitter.scratchBytes()));
       if (!emitter.checks().empty())

@@ -98,6 +98,7 @@ Schedule Schedule::fromDecisions(graph::KernelOp kernel) {
   if (decisions.contains("team"))
     schedule.team = integer("team");
   schedule.across = decisions.contains("across");
+  schedule.narrow = decisions.contains("narrow");
   if (auto streams = decisions.getAs<DenseI64ArrayAttr>("streams"))
     schedule.streams.assign(streams.asArrayRef().begin(),
                             streams.asArrayRef().end());
@@ -124,8 +125,49 @@ void KernelEmitter::fail(Operation *op, const Twine &why) {
 // Expressions as values
 //===----------------------------------------------------------------------===//
 
+Type KernelEmitter::indexType() const {
+  return b->getIntegerType(schedule.narrow ? 32 : 64);
+}
+
 Value KernelEmitter::constant(int64_t value) {
-  return arith::ConstantOp::create(*b, loc, b->getI64IntegerAttr(value));
+  return arith::ConstantOp::create(*b, loc,
+                                   b->getIntegerAttr(indexType(), value));
+}
+
+Value KernelEmitter::dataOf(const SymExpr &expr) {
+  bool varies = variesAlongLanes(expr);
+  if (!schedule.narrow)
+    return varies ? vectorOf(expr) : scalarOf(expr);
+  auto extended = [&](Value value) -> Value {
+    Type type = b->getI64Type();
+    if (auto vector = dyn_cast<VectorType>(value.getType()))
+      type = vector.clone(type);
+    return arith::ExtSIOp::create(*b, loc, type, value);
+  };
+  // A product of positions may have more bits than they have.
+  if (varies && expr.isSymbol())
+    return extended(vectorOf(expr));
+  if (varies) {
+    Value result;
+    for (const SymExpr &operand : expr.operands()) {
+      Value value = broadcast(dataOf(operand));
+      result =
+          result ? emitInteger(*b, loc, expr.kind(), result, value) : value;
+      if (!result)
+        break;
+    }
+    if (!result)
+      fail(kernelOp, "position " + expr.str());
+    return result ? result : broadcast(constant(0));
+  }
+  Value value = emitExpr(*b, loc, expr, [&](const SymExpr &part) -> Value {
+    if (Value known = wideSymbols.lookup(part.str()))
+      return known;
+    return part.isSymbol() ? extended(scalarOf(part)) : Value();
+  });
+  if (!value)
+    fail(kernelOp, "size expression " + expr.str());
+  return value ? value : constant(0);
 }
 
 Type KernelEmitter::laned(Type scalar) const {
@@ -162,6 +204,12 @@ bool KernelEmitter::isAvailable(const SymExpr &expr) const {
 }
 
 SymExpr KernelEmitter::opaque(Value value) {
+  if (schedule.narrow) {
+    Type type = indexType();
+    if (auto vector = dyn_cast<VectorType>(value.getType()))
+      type = vector.clone(type);
+    value = arith::TruncIOp::create(*b, loc, type, value);
+  }
   std::string name = "x" + std::to_string(nextSymbol++);
   if (isa<VectorType>(value.getType()))
     vectorSymbols[name] = value;
@@ -199,12 +247,12 @@ Value KernelEmitter::scalarOf(const SymExpr &expr) {
 }
 
 Value KernelEmitter::stepVector() {
-  SmallVector<int64_t> steps(width);
-  std::iota(steps.begin(), steps.end(), 0);
+  SmallVector<Attribute> steps;
+  for (int64_t step = 0; step < width; ++step)
+    steps.push_back(b->getIntegerAttr(indexType(), step));
   return arith::ConstantOp::create(
       *b, loc,
-      DenseElementsAttr::get(cast<ShapedType>(laned(b->getI64Type())),
-                             ArrayRef<int64_t>(steps)));
+      DenseElementsAttr::get(cast<ShapedType>(laned(indexType())), steps));
 }
 
 Value KernelEmitter::vectorOf(const SymExpr &expr) {
@@ -1073,7 +1121,7 @@ Value KernelEmitter::outerScalar(Value value) {
   if (isa<IndexType>(value.getType())) {
     FailureOr<SymExpr> expr = exprOfIndex(value);
     if (succeeded(expr))
-      return scalarOf(*expr);
+      return dataOf(*expr);
   }
   std::string id =
       "scalar " +
@@ -1161,8 +1209,7 @@ SmallVector<Value> KernelEmitter::emitScalars(Block &scalarBody,
       return found->second;
     if (auto found = positions.find(value); found != positions.end()) {
       observed.conditions.push_back(found->second);
-      return variesAlongLanes(found->second) ? vectorOf(found->second)
-                                             : scalarOf(found->second);
+      return dataOf(found->second);
     }
     if (value.getParentBlock() == &scalarBody) {
       fail(kernelOp, "an accumulator that is read outside a reduction");
@@ -1273,8 +1320,10 @@ SmallVector<Value> KernelEmitter::emitScalars(Block &scalarBody,
                          op.getAttrDictionary().getValue());
     if (auto constantOp = dyn_cast<arith::ConstantOp>(op);
         constantOp && isa<IndexType>(result.getType()))
-      values[result] =
-          constant(cast<IntegerAttr>(constantOp.getValue()).getInt());
+      values[result] = arith::ConstantOp::create(
+          *b, loc,
+          b->getI64IntegerAttr(
+              cast<IntegerAttr>(constantOp.getValue()).getInt()));
     else
       values[result] = b->create(state)->getResult(0);
   }
@@ -2150,6 +2199,19 @@ LogicalResult KernelEmitter::emit(OpBuilder &builder, StringRef name,
   entry = shell.open(builder, kernelOp, name);
   ScopeGuard scope(*this);
   buffers = entry.buffers;
+  if (schedule.narrow) {
+    for (auto [symbol, value] :
+         llvm::zip_equal(kernelOp.getSymbols(), entry.symbols))
+      wideSymbols[cast<graph::ExprAttr>(symbol).getExpr().str()] = value;
+    auto narrowed = [&](Value &value) {
+      if (value)
+        value = arith::TruncIOp::create(*b, loc, indexType(), value);
+    };
+    llvm::for_each(entry.symbols, narrowed);
+    for (Value *value :
+         {&entry.begin, &entry.end, &entry.step, &entry.member, &entry.lane})
+      narrowed(*value);
+  }
   for (auto [symbol, value] :
        llvm::zip_equal(kernelOp.getSymbols(), entry.symbols)) {
     SymExpr expr = cast<graph::ExprAttr>(symbol).getExpr();

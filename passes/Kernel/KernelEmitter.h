@@ -56,6 +56,8 @@ struct Schedule {
   bool threads = false;
   int64_t team = 1;
   bool across = false;
+  /// Positions in memory have 32 bits; what is computed with has 64.
+  bool narrow = false;
   /// Rows come in blocks of so many: what is read across them is transposed
   /// into scratch memory first. Nothing: it is read as it lies.
   std::optional<SymExpr> packs;
@@ -280,6 +282,9 @@ private:
 
   mlir::Value scalarOf(const SymExpr &expr);
   mlir::Value vectorOf(const SymExpr &expr);
+  mlir::Type indexType() const;
+  /// The value of an expression as the user's integers have it, in i64.
+  mlir::Value dataOf(const SymExpr &expr);
   mlir::Value broadcast(mlir::Value value);
   mlir::Value constant(int64_t value);
   mlir::Value outerScalar(mlir::Value value);
@@ -330,7 +335,8 @@ private:
   llvm::SmallVector<Scope, 8> scopes;
   llvm::StringMap<mlir::Value> symbolValues; // scalars, by symbol
   llvm::StringMap<mlir::Value> vectorSymbols;
-  llvm::StringSet<> rowSymbols; // the position of the row
+  llvm::StringMap<mlir::Value> wideSymbols; // the kernel's, in i64, if narrow
+  llvm::StringSet<> rowSymbols;             // the position of the row
   llvm::SmallVector<mlir::Value> buffers;
   /// For each result whether it is stored past the caches; null: never.
   llvm::SmallVector<mlir::Value> streams;

@@ -27,6 +27,10 @@
 ``./dev conformance math``
     The accuracy of every math function of the CPU kernels, densely over all
     exponents (minutes); ``--cpu x86-64-v2`` for a CPU without FMA.
+
+``./dev conformance ptx FOLDER``
+    The kernels of all graphs that ``INTARSIA_DEBUG=FOLDER`` left there, made for CUDA:
+    PTX and ptxas for each architecture, with registers, shared memory and spills (ptx.py).
 """
 
 from __future__ import annotations
@@ -233,6 +237,11 @@ def main() -> int:
     math = commands.add_parser("math", help="the accuracy of the math functions")
     math.add_argument("--cpu", default="native", help="an LLVM CPU name")
 
+    ptx = commands.add_parser("ptx", help="the kernels of dumped graphs, through ptxas")
+    ptx.add_argument("folder", type=Path, help="what INTARSIA_DEBUG named")
+    ptx.add_argument("--arch", action="append", help="this one (repeatable); default: eight")
+    ptx.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+
     commands.add_parser("programs", help="programs with public libraries", add_help=False)
 
     arguments, others = parser.parse_known_args()
@@ -248,6 +257,11 @@ def main() -> int:
         return run_fusion(arguments)
     if arguments.command == "math":
         return run_math(arguments)
+    if arguments.command == "ptx":
+        import ptx as sweeps
+
+        chosen = tuple(arguments.arch or sweeps.ARCHITECTURES)
+        return 1 if sweeps.sweep(arguments.folder, chosen, arguments.jobs) else 0
     return run_op_db(arguments)
 
 

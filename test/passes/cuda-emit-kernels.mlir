@@ -6,18 +6,21 @@
 !t = !intarsia.tensor<[s0, 8]xf32, device = "cuda:0">
 
 // CHECK-LABEL: func.func @pointwise
-// CHECK: intarsia.kernel{{.*}} symbol = "k0_exp"
+// CHECK: intarsia.kernel{{.*}} symbol = "k0_exp"{{.*}} wide = {extent = #intarsia.expr<"{{.+}}">, symbol = "k0_exp_wide"}
 // CHECK: gpu.module @kernels
 // CHECK: gpu.func @k0_exp(%[[X:.+]]: !llvm.ptr, %[[OUT:.+]]: !llvm.ptr, %{{.+}}: i64, %[[DOMAIN:.+]]: i64, %{{.+}}: !llvm.ptr) kernel attributes {known_block_size = array<i32: 256, 1, 1>}
 // CHECK: gpu.block_id x
 // CHECK: gpu.thread_id x
 // CHECK: gpu.grid_dim x
-// CHECK: %[[BEGIN:.+]] = arith.addi
+// Positions have 32 bits.
+// CHECK: %[[FIRST:.+]] = arith.addi
+// CHECK: %[[BEGIN:.+]] = arith.trunci %[[FIRST]] : i64 to i32
+// CHECK: %[[END:.+]] = arith.trunci %[[DOMAIN]] : i64 to i32
 // Four elements at a time, where the addresses allow it.
 // CHECK: llvm.ptrtoint %[[X]]
 // CHECK: llvm.ptrtoint %[[OUT]]
 // CHECK: %[[CHUNKS:.+]] = arith.select
-// CHECK: scf.for %[[C:.+]] = %[[BEGIN]] to %[[CHUNKS]] step %[[STEP:.+]] : i64
+// CHECK: scf.for %[[C:.+]] = %[[BEGIN]] to %[[CHUNKS]] step %[[STEP:.+]] : i32
 // CHECK: %[[V:.+]] = arith.muli %[[C]]
 // CHECK: llvm.getelementptr %[[X]][%[[V]]]
 // CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr -> vector<4xf32>
@@ -25,11 +28,15 @@
 // CHECK: llvm.getelementptr %[[OUT]][%[[V]]]
 // CHECK: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xf32>
 // The rest, or all.
-// CHECK: scf.for %[[I:.+]] = %{{.+}} to %[[DOMAIN]] step %[[STEP]] : i64
+// CHECK: scf.for %[[I:.+]] = %{{.+}} to %[[END]] step %[[STEP]] : i32
 // CHECK: llvm.getelementptr %[[X]][%[[I]]]
 // CHECK: llvm.load {{.*}} -> f32
 // CHECK: llvm.store {{.*}} : f32
 // CHECK: gpu.return
+// Sizes may need more.
+// CHECK: gpu.func @k0_exp_wide(
+// CHECK: scf.for {{.*}} : i64
+// CHECK: scf.for {{.*}} : i64
 func.func @pointwise(%x: !t) -> !t attributes {intarsia.symbols = {s0 = [2, unit]}} {
   %0 = intarsia.call "aten::exp"(self = %x) : (!t) -> !t
   return %0 : !t
@@ -43,14 +50,14 @@ func.func @pointwise(%x: !t) -> !t attributes {intarsia.symbols = {s0 = [2, unit
 !t = !intarsia.tensor<[s0, 8]xf32, device = "cuda:0">
 
 // CHECK-LABEL: gpu.func @k0__softmax
-// CHECK: %[[WARP:.+]] = arith.divui
-// CHECK: %[[MEMBER:.+]] = arith.remui
-// CHECK: scf.for %{{.+}} = %{{.+}} to %{{.+}} step %{{.+}} : i64 {
-// CHECK: scf.for %{{.+}} = %[[MEMBER]] to {{.*}} iter_args(%{{.+}} = %{{.+}}) -> (f32) : i64
+// CHECK: %[[REST:.+]] = arith.remui
+// CHECK: %[[MEMBER:.+]] = arith.trunci %[[REST]]
+// CHECK: scf.for %{{.+}} = %{{.+}} to %{{.+}} step %{{.+}} : i32 {
+// CHECK: scf.for %{{.+}} = %[[MEMBER]] to {{.*}} iter_args(%{{.+}} = %{{.+}}) -> (f32) : i32
 // CHECK: arith.maximumf
 // CHECK-COUNT-5: gpu.shuffle xor
 // CHECK: gpu.shuffle idx
-// CHECK: scf.for %{{.+}} = %[[MEMBER]] to {{.*}} iter_args(%{{.+}} = %{{.+}}) -> (f32) : i64
+// CHECK: scf.for %{{.+}} = %[[MEMBER]] to {{.*}} iter_args(%{{.+}} = %{{.+}}) -> (f32) : i32
 // CHECK: arith.addf
 // CHECK-COUNT-5: gpu.shuffle xor
 // CHECK: scf.for %{{.+}} = %[[MEMBER]]
@@ -101,8 +108,10 @@ func.func @whole(%x: !t) -> !scalar attributes {intarsia.symbols = {s0 = [2, uni
 // CHECK-LABEL: func.func @columns
 // CHECK: across
 // CHECK: gpu.func {{.*}} workgroup(%[[LOW:.+]] : memref<256xi32, #gpu.address_space<workgroup>>, %[[HIGH:.+]] : memref<256xi32, #gpu.address_space<workgroup>>)
-// CHECK: %[[WARP:.+]] = arith.divui
-// CHECK: %[[LANE:.+]] = arith.remui
+// CHECK: %[[WARP64:.+]] = arith.divui
+// CHECK: %[[LANE64:.+]] = arith.remui
+// CHECK: %[[WARP:.+]] = arith.trunci %[[WARP64]]
+// CHECK: %[[LANE:.+]] = arith.trunci %[[LANE64]]
 // CHECK: scf.for %[[FIRST:.+]] =
 // CHECK: %[[COLUMN:.+]] = arith.addi %[[FIRST]], %[[LANE]]
 // CHECK: arith.cmpi slt, %[[COLUMN]]

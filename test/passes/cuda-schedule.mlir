@@ -3,6 +3,7 @@
 !t = !intarsia.tensor<[s0, 8]xf32, device = "cuda:0">
 !transposed = !intarsia.tensor<[8, s0]xf32, strides = [1, 8], device = "cuda:0">
 !h = !intarsia.tensor<[s0, 8]xbf16, device = "cuda:0">
+!large = !intarsia.tensor<[65536, 65536]xf32, device = "cuda:0">
 !small = !intarsia.tensor<[4, 8]xf32, device = "cuda:0">
 !across = !intarsia.tensor<[s0, 8]xf32, strides = [1, s0], device = "cuda:0">
 
@@ -15,8 +16,10 @@
 // CHECK-SAME: grid = #intarsia.expr<"floordiv(s0 + 127, 128)">
 // CHECK-SAME: lanes = 4
 // CHECK-SAME: loops = [array<i64: 0, 1>]
+// CHECK-SAME: narrow
 // CHECK-SAME: row_loops = 0
 // CHECK-SAME: threads = 256
+// CHECK-SAME: wide = {extent = #intarsia.expr<"{{.*}}16777216{{.*}}">}
 func.func @pointwise(%x: !t) -> !t attributes {intarsia.symbols = {s0 = [2, unit]}} {
   %0 = intarsia.call "aten::exp"(self = %x) : (!t) -> !t
   return %0 : !t
@@ -34,9 +37,22 @@ func.func @halves(%x: !h) -> !h attributes {intarsia.symbols = {s0 = [2, unit]}}
 // CHECK-LABEL: func.func @few
 // CHECK: grid = #intarsia.expr<"1">
 // CHECK-SAME: lanes = 1
+// CHECK-SAME: narrow
+// CHECK-NOT: wide
+// CHECK: return
 func.func @few(%x: !small) -> !small {
   %0 = intarsia.call "aten::exp"(self = %x) : (!small) -> !small
   return %0 : !small
+}
+
+// CHECK-LABEL: func.func @large
+// CHECK: lanes = 4
+// CHECK-NOT: narrow
+// CHECK-NOT: wide
+// CHECK: return
+func.func @large(%x: !large) -> !large {
+  %0 = intarsia.call "aten::exp"(self = %x) : (!large) -> !large
+  return %0 : !large
 }
 
 // CHECK-LABEL: func.func @order

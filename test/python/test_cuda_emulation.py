@@ -15,16 +15,19 @@ kind of kernel, at sizes that are not those of warps, blocks and vectors.
 from __future__ import annotations
 
 import ctypes
+import re
 import shutil
 import subprocess
+from collections import defaultdict
 
 import pytest
 import torch
 from conftest import TOLERANCES
 
-# Known to the compiler, and symbols.
+# Known to the compiler, and symbols: positions have 32 bits, then 64 (with more than
+# 10000 elements, here).
 SIZES = [(7, 13), (1, 1), (33, 257), (3, 2049), (300, 4), (64, 64)]
-SYMBOLIC = [(7, 13), (33, 257)]
+SYMBOLIC = [(7, 13), (43, 257)]
 
 
 def pointwise(x, row, column):
@@ -173,8 +176,133 @@ def test_faults(fault, tmp_path):
     assert launch(kernel, [source, target], [], 1) == number
 
 
+# --- What a warp moves at once -------------------------------------------------------
+
+PROGRAM = """
+!x = !intarsia.tensor<[64, 1000]xf32>
+!h = !intarsia.tensor<[64, 1000]xbf16>
+!o = !intarsia.tensor<[33, 1001]xf32>
+!t = !intarsia.tensor<[1000, 64]xf32>
+!xt = !intarsia.tensor<[1000, 64]xf32, strides = [1, 1000]>
+!c = !intarsia.tensor<[1000]xf32>
+!r = !intarsia.tensor<[64]xf32>
+!i = !intarsia.tensor<[64]xi64>
+func.func @add(%x: !x, %y: !x) -> !x {
+  %0 = intarsia.call "aten::add.Tensor"(self = %x, other = %y, alpha = 1) : (!x, !x) -> !x
+  return %0 : !x
+}
+func.func @half(%h: !h) -> !h {
+  %0 = intarsia.call "aten::exp"(self = %h) : (!h) -> !h
+  return %0 : !h
+}
+func.func @bias(%x: !x, %c: !c) -> !x {
+  %0 = intarsia.call "aten::mul.Tensor"(self = %x, other = %c) : (!x, !c) -> !x
+  return %0 : !x
+}
+func.func @softmax(%x: !x) -> !x {
+  %0 = intarsia.call "aten::_softmax"(self = %x, dim = -1, half_to_float = false) : (!x) -> !x
+  return %0 : !x
+}
+func.func @odd_rows(%o: !o) -> !o {
+  %0 = intarsia.call "aten::_softmax"(self = %o, dim = -1, half_to_float = false) : (!o) -> !o
+  return %0 : !o
+}
+func.func @columns(%x: !x) -> !c {
+  %0 = intarsia.call "aten::sum.dim_IntList"(self = %x, dim = [0], keepdim = false, dtype = none)
+    : (!x) -> !c
+  return %0 : !c
+}
+func.func @rows(%x: !x) -> !r {
+  %0 = intarsia.call "aten::sum.dim_IntList"(self = %x, dim = [1], keepdim = false, dtype = none)
+    : (!x) -> !r
+  return %0 : !r
+}
+func.func @embedding(%x: !x, %i: !i) -> !x {
+  %0 = intarsia.call "aten::embedding"(weight = %x, indices = %i, padding_idx = -1,
+    scale_grad_by_freq = false, sparse = false) : (!x, !i) -> !x
+  return %0 : !x
+}
+func.func @transposed(%x: !x, %t: !t) -> !t {
+  %0 = intarsia.call "aten::t"(self = %x) {views = array<i64: 0>} : (!x) -> !xt
+  %1 = intarsia.call "aten::add.Tensor"(self = %0, other = %t, alpha = 1) : (!xt, !t) -> !t
+  return %1 : !t
+}
+"""
+#: Of the bytes in the sectors of memory (32 each) that a warp touches at once, the
+#: share that it wanted, at least.
+SHARES = {
+    "add": 0.99,
+    "half": 0.99,
+    "mul": 0.99,
+    "softmax": 0.97,
+    "softmax_odd": 0.8,  # rows that begin inside a sector: five of them for four's bytes
+    "sum_columns": 0.97,
+    "sum_rows": 0.97,
+    "embedding": 0.9,  # the row that a warp reads is named by 8 bytes of a sector
+    "transposed": 0.2,
+}
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("traced")
+    return load(PROGRAM, "--lower --fuse --simt=traces", folder), folder
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
+@pytest.mark.parametrize("number", range(len(SHARES)), ids=list(SHARES))
+def test_coalescing(number, traced):
+    library, folder = traced
+    module = (folder / "k.mlir").read_text()
+    kernel = dict(
+        enumerate(re.findall(r'domain = #intarsia.expr<"(\d+)">.*?symbol = "(\w+)"', module))
+    )
+    domain, name = kernel[number]
+    x, y = torch.randn(64, 1000), torch.randn(64, 1000)
+    odd = torch.randn(33, 1001)
+    arguments = [
+        (x, y, x + y),
+        (x.bfloat16(), x.bfloat16().exp()),
+        (x, y[0], x * y[0]),
+        (x, torch.softmax(x, -1)),
+        (odd, torch.softmax(odd, -1)),
+        (x, x.sum(0)),
+        (x, x.sum(1)),
+        (x, index := torch.arange(64).flip(0), x[index]),
+        (x, y.reshape(1000, 64), x.t() + y.reshape(1000, 64)),
+    ][number]
+    *inputs, want = arguments
+    got = torch.empty_like(want, memory_format=torch.contiguous_format)
+    capacity = 1 << 20
+    trace = torch.zeros(2 + 4 * capacity, dtype=torch.int64)
+    trace[1] = capacity
+    ctypes.c_int64.in_dll(library, "intarsia_simt_trace").value = trace.data_ptr()
+    assert launch(library[name], [*inputs, got], [], int(domain)) == 0
+    torch.testing.assert_close(got, want)
+    count = int(trace[0])
+    assert 0 < count <= capacity
+    share = wanted_share(trace[2 : 2 + 4 * count].reshape(-1, 4).tolist())
+    assert share >= SHARES[list(SHARES)[number]], share
+
+
+def wanted_share(records):
+    """The bytes that a warp's threads want at once over those of the sectors they are in."""
+    turns: dict[tuple[int, int], int] = defaultdict(int)
+    together: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
+    for thread, access, address, size in records:
+        turn = turns[thread, access]
+        turns[thread, access] += 1
+        together[thread // 32, access, turn].append((address, size))
+    wanted = moved = 0
+    for pieces in together.values():
+        bytes_ = {a for address, size in pieces for a in range(address, address + size)}
+        wanted += len(bytes_)
+        moved += 32 * len({a // 32 for a in bytes_})
+    return wanted / moved
+
+
 def load(text, pipeline, folder):
-    """The kernels of a module as a library."""
+    """The kernels of a module as a library; the module is in the folder, too."""
 
     def run(*command, stdin):
         return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True)
@@ -182,6 +310,7 @@ def load(text, pipeline, folder):
     if pipeline == "--gpu-to-simt":
         pipeline = "--pass-pipeline=builtin.module(gpu-to-simt,builtin.module(cpu-to-llvm))"
     module = run("intarsia-opt", *pipeline.split(), stdin=text).stdout
+    (folder / "k.mlir").write_text(module)
     (folder / "k.s").write_text(run("intarsia-translate", "--kernels-to-asm", stdin=module).stdout)
     subprocess.run(["cc", "-shared", folder / "k.s", "-o", folder / "k.so"], check=True)
     return ctypes.CDLL(str(folder / "k.so"))
