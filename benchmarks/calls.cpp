@@ -24,15 +24,30 @@ static double threadSeconds() {
   return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
+constexpr c10::DispatchKeySet masked =
+    c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+    c10::autocast_dispatch_keyset;
+
+/// Seconds for one of `count` typed calls of `name` on `x` below autograd: the
+/// least that PyTorch's dispatcher takes.
+static double typedSeconds(const at::Tensor &x, c10::string_view name,
+                           int64_t count) {
+  auto op = c10::Dispatcher::singleton()
+                .findSchemaOrThrow(std::string(name).c_str(), "")
+                .typed<at::Tensor(const at::Tensor &)>();
+  at::Tensor current = x; // each result is the next argument
+  double start = threadSeconds();
+  for (int64_t i = 0; i < count; ++i)
+    current = op.redispatch(current.key_set() - masked, current);
+  return (threadSeconds() - start) / double(count);
+}
+
 /// Seconds for one of `count` boxed calls of `name` on `x`; `below`: with
 /// autograd's keys masked out, as a compiled program calls.
 static double boxedSeconds(const at::Tensor &x, c10::string_view name,
                            bool below, int64_t count) {
   auto op = c10::Dispatcher::singleton().findSchemaOrThrow(
       std::string(name).c_str(), "");
-  constexpr c10::DispatchKeySet masked =
-      c10::autograd_dispatch_keyset_with_ADInplaceOrView |
-      c10::autocast_dispatch_keyset;
   torch::jit::Stack stack;
   at::Tensor current = x; // each result is the next argument
   double start = threadSeconds();
@@ -54,6 +69,7 @@ TORCH_LIBRARY(intarsia_bench, m) {
   m.def("cpp(Tensor x) -> Tensor");
   m.def("boxed_seconds(Tensor x, str name, bool below, int count) -> float",
         boxedSeconds);
+  m.def("typed_seconds(Tensor x, str name, int count) -> float", typedSeconds);
 }
 TORCH_LIBRARY_IMPL(intarsia_bench, CPU, m) { m.impl("cpp", emptyLike); }
 TORCH_LIBRARY_IMPL(intarsia_bench, Meta, m) { m.impl("cpp", emptyLike); }

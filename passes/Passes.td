@@ -503,10 +503,12 @@ def PlanWaits : Pass<"plan-waits", "::mlir::ModuleOp"> {
   let description = [{
     `_c10d_functional::wait_tensor` ends a collective that another call started.
     It is moved down, past everything that does not need what it returns, so that
-    the communication goes on meanwhile, and no further than to
+    the communication goes on meanwhile; and with it what needs it and may be late
+    itself, as nobody sees when it runs: kernels, views, and operators of PyTorch's
+    without effects. They go no further than to
 
-    * the first operation that uses its result other than as a view of it (such
-      views move with it);
+    * the first operation that needs them and can't move: a custom operator, another
+      collective, one with effects;
     * the first that writes memory in place, as a collective may still read or
       fill that memory;
     * the end of the function.

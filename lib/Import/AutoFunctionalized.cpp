@@ -109,7 +109,9 @@ Attribute FunctionBuilder::viewOfBase(Call &call,
     SymExpr start = exprOf(require(arguments, prefix + "_slice_start"));
     SymExpr end = exprOf(require(arguments, prefix + "_slice_end"));
     sizes[dim->integer] = end - start;
-    offset = start * strides[dim->integer];
+    // The start counts from the storage's start, too.
+    offset = start * strides[dim->integer] - baseOffset;
+    useSymbols(offset);
   } else {
     // The base itself, or an alias of all of it.
     return whole;

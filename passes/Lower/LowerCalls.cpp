@@ -15,6 +15,7 @@
 
 #include "passes/Lower/InPlace.h"
 #include "passes/Lower/Lowering.h"
+#include "passes/Lower/Refusals.h"
 #include "passes/Normalise/AliasSets.h"
 #include "passes/Passes.h"
 
@@ -140,7 +141,7 @@ private:
     bool isUpdate =
         call->hasAttr("intarsia.reuse") && call.getCallee() != "aten::copy";
     if (!call.isPure() || !hasKernelTypes(call, targets) || call->use_empty() ||
-        isUpdate) {
+        isUpdate || lower::refusedByEager(call)) {
       ++numDeclined;
       return {};
     }

@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Implements `plan-waits`: between the start of a collective and the wait for
-// it, everything that does not need its result can run.
+// it, everything that does not need its result can run. Waits are held back,
+// with what needs them and is not observed, until something needs these.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,6 +17,8 @@
 #include "passes/Plan/Views.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace intarsia {
 #define GEN_PASS_DEF_PLANWAITS
@@ -31,17 +34,6 @@ static bool isWait(Operation *op) {
                   call.getCallee() == "_c10d_functional::wait_tensors");
 }
 
-/// A view of what is waited for does not need it yet.
-static bool isViewOfWait(Operation *op) {
-  auto call = dyn_cast<graph::CallOp>(op);
-  std::optional<StridedView> view =
-      call ? stridedView(call) : std::optional<StridedView>();
-  if (!view)
-    return false;
-  Operation *source = view->source.getDefiningOp();
-  return source && (isWait(source) || isViewOfWait(source));
-}
-
 /// Memory that a collective still reads or fills must not be written.
 static bool writesMemory(Operation *op) {
   if (op->hasAttr(intoAttrName))
@@ -51,30 +43,89 @@ static bool writesMemory(Operation *op) {
                   reusedOperand(call));
 }
 
+/// Whether nobody sees when it runs: a kernel, a view, an operator of
+/// PyTorch's without effects.
+static bool isUnobserved(Operation *op) {
+  if (writesMemory(op) || !isMemoryEffectFree(op))
+    return false;
+  auto call = dyn_cast<graph::CallOp>(op);
+  return call ? call.getCallee().starts_with("aten::") ||
+                    call.getCallee().starts_with("prims::")
+              : isa<graph::KernelOp>(op);
+}
+
+static bool isView(Operation *op) {
+  auto call = dyn_cast<graph::CallOp>(op);
+  return call && stridedView(call);
+}
+
 namespace {
 
 struct PlanWaits final : intarsia::impl::PlanWaitsBase<PlanWaits> {
   void runOnOperation() override {
     for (func::FuncOp function : getOperation().getOps<func::FuncOp>())
       for (Block &block : function.getBody())
-        // Upwards: what uses a wait is in its place before the wait is.
-        for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-          if (isWait(&op) || isViewOfWait(&op))
-            sink(&op);
+        sinkIn(block);
   }
 
-  void sink(Operation *op) {
-    Operation *at = op->getNextNode();
-    while (!at->hasTrait<OpTrait::IsTerminator>() && !writesMemory(at) &&
-           llvm::none_of(op->getUsers(),
-                         [&](Operation *user) { return user == at; }))
-      at = at->getNextNode();
-    if (at == op->getNextNode())
+  void sinkIn(Block &block) {
+    held.clear();
+    for (Operation &op : llvm::make_early_inc_range(block)) {
+      bool needs = needsHeld(&op);
+      if (isWait(&op) || (needs && (isView(&op) || isUnobserved(&op)))) {
+        held.insert(&op);
+      } else if (op.hasTrait<OpTrait::IsTerminator>() || writesMemory(&op)) {
+        while (!held.empty())
+          release(held.front(), &op);
+      } else if (needs) {
+        releaseFor(&op);
+      }
+    }
+  }
+
+  static void forProducers(Operation *op,
+                           llvm::function_ref<void(Operation *)> visit) {
+    op->walk([&](Operation *inner) {
+      for (Value operand : inner->getOperands())
+        if (Operation *producer = operand.getDefiningOp())
+          visit(producer);
+    });
+  }
+
+  bool needsHeld(Operation *op) {
+    bool needs = false;
+    forProducers(op, [&](Operation *made) { needs |= held.contains(made); });
+    return needs;
+  }
+
+  /// What `op` needs of the held ones comes before it, in their order.
+  void releaseFor(Operation *op) {
+    llvm::SmallPtrSet<Operation *, 8> needed;
+    auto need = [&](Operation *made) {
+      if (held.contains(made))
+        needed.insert(made);
+    };
+    forProducers(op, need);
+    SmallVector<Operation *> order(held.begin(), held.end());
+    for (Operation *other : llvm::reverse(order))
+      if (needed.contains(other))
+        forProducers(other, need);
+    for (Operation *other : order)
+      if (needed.contains(other))
+        release(other, op);
+  }
+
+  void release(Operation *op, Operation *before) {
+    held.remove(op);
+    if (op->getNextNode() == before)
       return;
-    op->moveBefore(at);
+    op->moveBefore(before);
     if (isWait(op))
       ++numSunk;
   }
+
+  /// Waits, and what needs them and may wait too, where they were.
+  llvm::SetVector<Operation *> held;
 };
 
 } // namespace

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from intarsia._namespaces import SHIPPED
+from intarsia._namespaces import SHIPPED, custom_operators
 
-__all__ = ["fake_location", "fake_skeleton", "missing_fake_advice"]
+__all__ = ["fake_location", "fake_skeleton", "missing_fake_advice", "wrong_gradient_advice"]
 
 _TORCH = os.path.dirname(torch.__file__)
 
@@ -81,6 +81,30 @@ def missing_fake_advice(message: str) -> str | None:
     if name.split("::", 1)[0] in SHIPPED:
         return None
     return fake_skeleton(name)
+
+
+_WRONG_GRADIENT = re.compile(
+    r"GeneratedBackwardFor_(?P<operator>\w+)Backward returned an invalid gradient"
+)
+
+
+def wrong_gradient_advice(message: str) -> str | None:
+    """What to do about a gradient that does not fit; None when it is another error.
+
+    PyTorch blames the backward formula, which was given what the fake implementation
+    promised.
+    """
+    match = _WRONG_GRADIENT.search(message)
+    for name in custom_operators() if match else ():
+        full = name if "." in name else f"{name}.default"
+        if re.sub(r"::|\.", "_", full) == match["operator"]:
+            return (
+                f"intarsia: a gradient that the backward formula of {name} computed does not "
+                "fit its argument. While a graph is traced, the formula is given results as the "
+                f"fake implementation promises them ({fake_location(name)}), in eager those of "
+                "the kernel: if eager works, fix the fake implementation."
+            )
+    return None
 
 
 def fake_skeleton(name: str) -> str:

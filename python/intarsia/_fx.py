@@ -797,11 +797,16 @@ def _traced_value(node: fx.Node) -> Any:
     return tuple(members.get(i) for i in range(max(members) + 1))
 
 
+def returns_number(target: Any) -> bool:
+    """Whether it is an operator that returns a number and nothing else."""
+    returns = getattr(getattr(target, "_schema", None), "returns", ())
+    return len(returns) == 1 and str(returns[0].type) in ("int", "float", "bool", "number")
+
+
 def fake_number(node: fx.Node) -> Any:
     """What an operator returns that returns a number alone, for which tracing has put
     what the fake returned; None when it cannot be told."""
-    returns = getattr(getattr(node.target, "_schema", None), "returns", ())
-    if len(returns) != 1 or str(returns[0].type) not in ("int", "float", "bool", "number"):
+    if not returns_number(node.target):
         return None
     try:
         value = _fake_result(node)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from intarsia._fakes import missing_fake_advice
+from intarsia._fakes import missing_fake_advice, wrong_gradient_advice
 
 __all__ = ["REFUSALS", "Refusal", "advice_for", "refusal_of"]
 
@@ -138,7 +138,7 @@ def refusal_of(message: str) -> Refusal | None:
 
 def advice_for(message: str) -> str | None:
     """What to note on an error with this message; None when it is no refusal."""
-    if (advice := missing_fake_advice(message)) is not None:
+    if (advice := missing_fake_advice(message) or wrong_gradient_advice(message)) is not None:
         return advice
     refusal = refusal_of(message)
     return f"intarsia: {refusal.advice}" if refusal is not None else None

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,30 @@ def _note_numbers(program: torch.export.ExportedProgram) -> None:
                 number = str(number)  # which JSON cannot hold
             custom = {**node.meta.get("custom", {}), "intarsia_number": {kind: number}}
             node.meta["custom"] = custom
+
+
+def _with_numbers(source: str, folder: str) -> str:
+    """The path of the saved program with these numbers noted, if any are missing.
+
+    ``torch.export.save`` does not write them, unless `_note_numbers` was there before.
+    """
+    with zipfile.ZipFile(source) as archive:
+        graphs = [n for n in archive.namelist() if re.search(r"(^|/)models/[^/]*\.json$", n)]
+        text = "".join(archive.read(name).decode() for name in graphs)
+    if "intarsia_number" in text:
+        return source
+    for namespace, name, overload in set(_CALLED.findall(text)):
+        op = getattr(getattr(getattr(torch.ops, namespace), name, None), overload, None)
+        if namespace not in TRACED and op is not None and _fx.returns_number(op):
+            program = torch.export.load(source)
+            _note_numbers(program)
+            target = os.path.join(folder, f"{Path(source).stem}.pt2")
+            torch.export.save(program, target)
+            return target
+    return source
+
+
+_CALLED = re.compile(r'"target": *"torch\.ops\.(\w+)\.(\w+)\.(\w+)"')
 
 
 def aot_compile(
@@ -173,10 +199,12 @@ def aot_compile(
             _note_numbers(program)
             with _hooks.advised():
                 torch.export.save(program, source)
+        for library in libraries:
+            torch.ops.load_library(library)
+        if is_path and not code_only and zipfile.is_zipfile(source):
+            source = _with_numbers(source, folder)
         if dtype is not None:
             converted = os.path.join(folder, f"{name}.{dtype}.pt2")
-            for library in libraries:
-                torch.ops.load_library(library)
             _convert.convert(source, converted, str(dtype).removeprefix("torch."))
             source = converted
         extension().aot_compile(source, os.fspath(output), *rest)

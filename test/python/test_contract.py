@@ -185,8 +185,9 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("exported_by", [torch.export.export, intarsia.export])
+@pytest.mark.parametrize("saved", [False, True])
 @pytest.mark.parametrize("kind", NUMBERS)
-def test_a_number_alone_in_a_file(tmp_path, kind, exported_by):
+def test_a_number_alone_in_a_file(tmp_path, kind, saved, exported_by):
     """Export puts the fake's number where the result was used; the kernel's is checked."""
     returned, promised = NUMBERS[kind]
     for name, value in (("true", promised), ("lying", returned)):
@@ -200,7 +201,7 @@ def test_a_number_alone_in_a_file(tmp_path, kind, exported_by):
                 return x * op(x + 1)
 
         program = exported_by(M(), (torch.ones(3),))
-        if exported_by is intarsia.export:  # what it noted is in the file
+        if saved:
             torch.export.save(program, tmp_path / "saved.pt2")
             program = tmp_path / "saved.pt2"
         return intarsia.load(intarsia.aot_compile(program, tmp_path / "m.pt2"))
@@ -742,3 +743,22 @@ def test_backward_exceptions_say_where(compile_with):
     with pytest.raises(Mine, match="the kernel's own words") as caught:
         y.backward()
     assert "contract::throws" in "\n".join(caught.value.__notes__)
+
+
+def test_a_wrong_fake_that_the_backward_formula_meets_first(compile_with):
+    """PyTorch's error is about the gradient, and does not name the operator."""
+
+    @torch.library.custom_op("contract::shorter", mutates_args=())
+    def shorter(x: Tensor) -> Tensor:
+        return x * 2
+
+    def fake(x):
+        return x.new_empty(x.shape[0] - 1)
+
+    shorter.register_fake(fake)
+    shorter.register_autograd(lambda ctx, grad: grad * 2)
+    with pytest.raises(Exception, match="invalid gradient") as caught:
+        compile_with(lambda x: shorter(x).sum())(torch.ones(3, requires_grad=True))
+    notes = "\n".join(caught.value.__notes__)
+    for word in ("contract::shorter", place_of(fake), "fix the fake implementation"):
+        assert word in notes

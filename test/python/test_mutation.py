@@ -206,3 +206,32 @@ def test_memory_of_a_step_in_place():
     inputs = [torch.rand(256, 1024) for _ in range(4)] + [torch.rand(1024)]
     compiled(*inputs)
     assert allocated(lambda: compiled(*inputs)) < 256 * 1024 * 4
+
+
+def test_a_view_of_an_input_that_does_not_begin_its_storage(through):
+    """Where a written view lies counts from the tensor, not from its storage."""
+
+    def f(x, y):
+        ops.add_into_(x[1:], y[1:])
+        ops.add_into_(x[2:4], y[:2])
+        return x * 2
+
+    compiled = through(f, torch.zeros(20)[2:8], torch.ones(6))
+    for start in (2, 0, 7):
+        seen = []
+        for run in (f, compiled):
+            x = torch.arange(20.0)
+            seen.append((run(x[start : start + 6], torch.ones(6)), x))
+        assert_same(seen[1], seen[0])
+
+
+def test_a_view_of_a_view_in_a_branch(check):
+    def f(x, y):
+        def write(x, y):
+            ops.add_into_(x[1:], y[1:])
+            return x + 1
+
+        with torch.no_grad():
+            return torch.cond(y.sum() > 0, write, lambda x, y: x - 1, (x[1:], y)), x * 2
+
+    check(f, [torch.arange(4.0), torch.ones(3)], [torch.arange(4.0), -torch.ones(3)])
