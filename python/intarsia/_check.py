@@ -50,8 +50,9 @@ def eager(model: str, inputs: dict[str, torch.Tensor]) -> list[Any]:
         name = getattr(spec.arg, "name", "")
         value = inputs.get(name, getattr(spec.arg, "value", None))
         node = next(n for n in program.graph.nodes if n.op == "placeholder" and n.name == name)
-        if isinstance(value, torch.Tensor) and not isinstance(node.meta["val"], torch.Tensor):
-            value = value.item()
+        if isinstance(value, torch.Tensor):
+            fake = node.meta["val"]
+            value = value.to(fake.device) if isinstance(fake, torch.Tensor) else value.item()
         values.append(value)
     args, kwargs = pytree.tree_unflatten(values, program.call_spec.in_spec)
     with torch.no_grad():
@@ -68,7 +69,8 @@ def main() -> int:
     except Exception as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    got = torch.load(outputs)
+    # The file's program may have been moved to another device than the compiled one.
+    got = torch.load(outputs, map_location="cpu")
     status = 0
     for number, value in enumerate(want):
         name = f"output_{number}"
@@ -77,7 +79,7 @@ def main() -> int:
         is_tensor = isinstance(value, torch.Tensor)
         try:
             torch.testing.assert_close(
-                got[number], torch.as_tensor(value), equal_nan=True, check_dtype=is_tensor
+                got[number], torch.as_tensor(value).cpu(), equal_nan=True, check_dtype=is_tensor
             )
             print(f"{name}: agrees with eager")
         except (AssertionError, TypeError) as error:

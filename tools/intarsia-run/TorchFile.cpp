@@ -31,11 +31,18 @@ Named tool::readTorchFile(const std::string &path) {
   return tensors;
 }
 
+/// A file is for any machine.
+static Tensor onCpu(const Tensor &tensor) {
+  return !tensor || tensor.device() == "cpu" ? tensor
+                                             : tensor.contiguousOnCpu();
+}
+
 void tool::writeTorchFile(const std::string &path,
                           const std::vector<Tensor> &tensors) {
+  std::vector<Tensor> local;
   std::vector<TensorImpl *> members;
   for (const Tensor &tensor : tensors)
-    members.push_back(tensor.get());
+    members.push_back(local.emplace_back(onCpu(tensor)).get());
   if (torchApi().writePickle(path.c_str(), nullptr, members.data(),
                              int64_t(members.size())))
     throw lastFault(path);
@@ -43,10 +50,11 @@ void tool::writeTorchFile(const std::string &path,
 
 void tool::writeTorchFile(const std::string &path, const Named &tensors) {
   std::vector<const char *> names;
+  std::vector<Tensor> local;
   std::vector<TensorImpl *> members;
   for (const auto &[name, tensor] : tensors) {
     names.push_back(name.c_str());
-    members.push_back(tensor.get());
+    members.push_back(local.emplace_back(onCpu(tensor)).get());
   }
   if (torchApi().writePickle(path.c_str(), names.data(), members.data(),
                              int64_t(members.size())))

@@ -26,8 +26,8 @@ namespace intarsia::tool {
 std::vector<std::pair<std::string, runtime::Tensor>>
 readTorchFile(const std::string &path);
 
-/// Writes a tuple that torch.load reads; an empty Tensor becomes None. Throws
-/// runtime::NpyError.
+/// Writes a tuple, on the CPU, that torch.load reads; an empty Tensor becomes
+/// None. Throws runtime::NpyError.
 void writeTorchFile(const std::string &path,
                     const std::vector<runtime::Tensor> &tensors);
 
