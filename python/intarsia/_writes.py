@@ -8,6 +8,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import torch
 from torch import fx
 
@@ -24,11 +27,18 @@ def check_writes(gm: fx.GraphModule) -> None:
     A custom operator's write into a view is recorded as sizes and strides within the
     view's base, without the dtype of the view, and without whether it is a conjugate.
 
+    A product that is stored into integers is recorded as a conversion, where eager refuses
+    what cannot be cast.
+
     Raises
     ------
     CompileError
-        For a written view of another dtype, or a lazily conjugated or negated one.
+        For a written view of another dtype, or a lazily conjugated or negated one; for a
+        product of floats that is stored into integers.
     """
+    for module in gm.modules():
+        for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
+            _check_cast(node)
     for node in gm.graph.nodes:
         target = node.target
         if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
@@ -54,6 +64,29 @@ def check_writes(gm: fx.GraphModule) -> None:
                     f"y = view.clone(); op(y); view.copy_(y)\n"
                     f"  source:   {source_line(node)}"
                 )
+
+
+#: Of PyTorch's operators in place, those whose fake implementations cast what they should
+#: refuse; test/python/test_dtype_refusals.py looks for others.
+_CASTING = ("mul_", "multiply_", "addcmul_", "__imul__", operator.imul)
+
+
+def _check_cast(node: fx.Node) -> None:
+    if node.target not in _CASTING:
+        return
+    values = [a.meta.get("example_value") if isinstance(a, fx.Node) else a for a in node.args]
+    into = values[0]
+    if not isinstance(into, torch.Tensor):
+        return
+    factors = [v for v in values if isinstance(v, (torch.Tensor, int, float, complex))]
+    kinds = [torch.result_type(into, factor) for factor in factors]
+    kind = functools.reduce(torch.promote_types, kinds)
+    if not torch.can_cast(kind, into.dtype):
+        raise CompileError(
+            f"result type {kind} can't be cast to {into.dtype}, the dtype of the tensor that "
+            f"{node.target} writes; convert the tensor first: x = x.to({kind})\n"
+            f"  source:   {source_line(node)}"
+        )
 
 
 def _lies_alike(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -13,6 +13,7 @@ the result.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable
 
 import pytest
@@ -114,3 +115,35 @@ def test_what_eager_refuses_is_refused(name):
             torch._dynamo.reset()
             compiled = torch.compile(function, backend="intarsia")
             assert raises(compiled, *arguments), dtypes
+
+
+IN_PLACE: dict[str, Callable] = {
+    "mul_number": lambda x, y: x.mul_(2.5),
+    "mul": lambda x, y: x.mul_(y),
+    "multiply": lambda x, y: x.multiply_(y),
+    "imul": lambda x, y: x.__imul__(2.5),
+    "statement": lambda x, y: operator.imul(x, 2.5),
+    "of_a_view": lambda x, y: x[:, :, 1:].mul_(2.5),
+    "add": lambda x, y: x.add_(y),
+    "div": lambda x, y: x.div_(2),
+    "addcmul": lambda x, y: x.addcmul_(y, y),
+    "pow": lambda x, y: x.pow_(2.5),
+    "remainder": lambda x, y: x.remainder_(y),
+    "exp": lambda x, y: x.exp_(),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize("name", IN_PLACE)
+@pytest.mark.filterwarnings("ignore")
+def test_what_cannot_be_cast_in_place(name, dtype):
+    """Functionalised, an operator in place is its result, copied."""
+
+    def f(x, y):
+        z = x + x if dtype is not torch.bool else x | x
+        IN_PLACE[name](z, y)
+        return z
+
+    x, y = torch.ones(1, 1, 4, 4).to(dtype), torch.ones(4)
+    compiled = torch.compile(f, backend="intarsia")
+    assert raises(compiled, x, y) == raises(f, x, y)
