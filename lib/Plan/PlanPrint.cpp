@@ -299,6 +299,10 @@ private:
         out << " in arena at ";
         expr(step.offset);
       }
+      if (step.source >= 0) {
+        out << " over ";
+        slot(step.source);
+      }
       break;
     case Step::Kind::Launch:
       out << "launch " << step.kernel;

@@ -612,6 +612,15 @@ void Activation::alloc(const StepPlan &step) {
   Scratch<int64_t, 8> sizes(dim), strides(dim);
   extents(spec.sizes, sizes.get());
   extents(spec.strides, strides.get());
+  if (step.step->source >= 0) {
+    Value &source = frame.slots[step.step->source];
+    if (source.kind == Value::Kind::Tensor &&
+        torch.isHeldOnce(source.tensor, int64_t(dim), sizes.get(),
+                         strides.get())) {
+      frame.slots[step.step->slot] = retain(source);
+      return;
+    }
+  }
   TensorImpl *out = nullptr;
   if (torch.emptyStrided(spec.dtype, spec.deviceType, spec.deviceIndex,
                          int64_t(dim), sizes.get(), strides.get(), &out))

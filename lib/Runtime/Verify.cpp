@@ -232,8 +232,9 @@ private:
       if (!s.spec)
         fail("it has no spec");
       useSpec(*s.spec);
-      if (s.kind == Step::Kind::View) {
+      if (s.kind == Step::Kind::View || s.source >= 0)
         useSlot(s.source);
+      if (s.kind == Step::Kind::View) {
         useIntegers({s.offset});
       } else if (s.offset >= 0) {
         useIntegers({s.offset});

@@ -693,6 +693,7 @@ LogicalResult FunctionPlanner::planKernel(graph::KernelOp kernel) {
   step.kernel = planner.kernel(name.getValue(), kernel);
   for (Value input : kernel.getInputs())
     step.buffers.push_back(slotOf(input));
+  auto over = kernel->getAttrOfType<DenseI64ArrayAttr>(overAttrName);
   for (OpResult output : kernel->getResults()) {
     if (BlockArgument argument = writtenArgument(output)) {
       slots[output] = slotOf(argument);
@@ -706,6 +707,8 @@ LogicalResult FunctionPlanner::planKernel(graph::KernelOp kernel) {
     alloc.spec = spec(type);
     if (belongsInArena(output))
       arenaSlots[alloc.slot] = type;
+    else if (over && over[output.getResultNumber()] >= 0)
+      alloc.source = slotOf(kernel.getInputs()[over[output.getResultNumber()]]);
     step.buffers.push_back(alloc.slot);
     out.steps.push_back(std::move(alloc));
   }

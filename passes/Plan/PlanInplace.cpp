@@ -65,6 +65,7 @@ public:
           decideReuse(call);
       } else if (auto kernel = dyn_cast<graph::KernelOp>(op)) {
         decideInto(kernel);
+        decideOver(kernel);
       }
       storage.visit(&op);
     }
@@ -186,6 +187,46 @@ private:
     if (!apart.empty())
       kernel->setAttr(apartAttrName,
                       DenseI64ArrayAttr::get(kernel.getContext(), apart));
+  }
+
+  /// A result takes over the tensor of an operator of PyTorch's that the kernel
+  /// is the last to read. What a custom operator returned, it may know again.
+  void decideOver(graph::KernelOp kernel) {
+    kernel->removeAttr(overAttrName);
+    SmallVector<int64_t> over(kernel->getNumResults(), -1);
+    if (!reuse || kernel->hasAttr(intoAttrName))
+      return;
+    auto sizesOf = [](Value value) {
+      return cast<graph::TensorType>(value.getType()).getSizes();
+    };
+    for (auto [index, input] : llvm::enumerate(kernel.getInputs())) {
+      auto call = input.getDefiningOp<graph::CallOp>();
+      if (!call || !call.getCallee().starts_with("aten::") ||
+          call.getAliasing() || storage.roots(input) != Storage::Roots{input} ||
+          storage.laterReader(kernel, input) ||
+          !isReadInPlace(kernel.getInputArguments()[index]))
+        continue;
+      // One loop stores all results, each after it read the same place.
+      if (!llvm::all_of(kernel->getResults(), [&](Value result) {
+            return sizesOf(result) == sizesOf(input);
+          }))
+        continue;
+      if (llvm::any_of(llvm::enumerate(kernel.getInputs()), [&](auto other) {
+            return other.index() != index &&
+                   storage.mayShare(other.value(), input);
+          }))
+        continue;
+      for (OpResult result : kernel->getResults())
+        if (int64_t &taken = over[result.getResultNumber()];
+            taken < 0 && result.getType() == input.getType()) {
+          taken = static_cast<int64_t>(index);
+          ++reuseCount;
+          break;
+        }
+    }
+    if (llvm::any_of(over, [](int64_t input) { return input >= 0; }))
+      kernel->setAttr(overAttrName,
+                      DenseI64ArrayAttr::get(kernel.getContext(), over));
   }
 
   /// The argument that gets `value` at the end; null when there is none.

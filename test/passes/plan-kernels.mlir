@@ -141,3 +141,65 @@ func.func @main(%x: !vec {intarsia.name = "x", intarsia.kind = "user"}, %y: !vec
   }
   return %0#0, %0#1 : !vec, !vec
 }
+
+// -----
+
+// A result takes over what an operator of PyTorch's returned and the kernel is the
+// last to read: not what a custom operator returned, may know again and keep, not
+// what is read later or returned, and not what is read at another place.
+
+!vec = !intarsia.tensor<[8]xf32>
+
+#id = affine_map<(d0) -> (d0)>
+
+// CHECK: func main
+// CHECK-NEXT: %[[LAST:[0-9]+]] = call aten::sort
+// CHECK-NEXT: = alloc f32[8] strides [1] over %[[LAST]]
+// CHECK-NOT: over %
+// CHECK: return
+func.func @main(%x: !vec {intarsia.name = "x", intarsia.kind = "user"}) -> (!vec, !vec, !vec, !vec, !vec) {
+  %last = intarsia.call "aten::sort"(self = %x) : (!vec) -> !vec
+  %0 = intarsia.kernel(%last) ops ["aten::neg"] decisions {symbol = "k", domain = 8 : i64} : (!vec) -> !vec {
+  ^bb0(%a: tensor<8xf32>):
+    %e = tensor.empty() : tensor<8xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%a : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+    ^bb0(%p: f32, %o: f32):
+      %s = arith.negf %p : f32
+      linalg.yield %s : f32
+    } -> tensor<8xf32>
+    intarsia.yield %r : tensor<8xf32>
+  }
+  %returned = intarsia.call "aten::sort"(self = %x) : (!vec) -> !vec
+  %1 = intarsia.kernel(%returned) ops ["aten::neg"] decisions {symbol = "k", domain = 8 : i64} : (!vec) -> !vec {
+  ^bb0(%a: tensor<8xf32>):
+    %e = tensor.empty() : tensor<8xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%a : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+    ^bb0(%p: f32, %o: f32):
+      %s = arith.negf %p : f32
+      linalg.yield %s : f32
+    } -> tensor<8xf32>
+    intarsia.yield %r : tensor<8xf32>
+  }
+  %custom = intarsia.call "my::make"(self = %x) : (!vec) -> !vec
+  %2 = intarsia.kernel(%custom) ops ["aten::neg"] decisions {symbol = "k", domain = 8 : i64} : (!vec) -> !vec {
+  ^bb0(%a: tensor<8xf32>):
+    %e = tensor.empty() : tensor<8xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%a : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+    ^bb0(%p: f32, %o: f32):
+      %s = arith.negf %p : f32
+      linalg.yield %s : f32
+    } -> tensor<8xf32>
+    intarsia.yield %r : tensor<8xf32>
+  }
+  %turned = intarsia.call "aten::sort"(self = %x) : (!vec) -> !vec
+  %3 = intarsia.kernel(%turned) ops ["aten::flip"] decisions {symbol = "k", domain = 8 : i64} : (!vec) -> !vec {
+  ^bb0(%a: tensor<8xf32>):
+    %e = tensor.empty() : tensor<8xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (7 - d0)>, #id], iterator_types = ["parallel"]} ins(%a : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+    ^bb0(%p: f32, %o: f32):
+      linalg.yield %p : f32
+    } -> tensor<8xf32>
+    intarsia.yield %r : tensor<8xf32>
+  }
+  return %0, %1, %2, %3, %returned : !vec, !vec, !vec, !vec, !vec
+}

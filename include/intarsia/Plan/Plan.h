@@ -103,7 +103,8 @@ struct Result {
 struct Step {
   enum class Kind {
     Call,   // `op` with `args` into `results`
-    Alloc,  // a new tensor by `spec` into `slot`
+    Alloc,  // a new tensor by `spec` into `slot`; or `source`'s, if nobody else
+            // holds it and it has these sizes and strides
     Launch, // kernel `kernel` over `buffers`
     View,   // `slot` = as_strided(`source`, spec.sizes, spec.strides, offset)
     Clone,  // `slot` = a copy of `source`, with the same strides and storage

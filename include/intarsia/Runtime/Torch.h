@@ -146,7 +146,7 @@ struct CallSite {
 };
 
 /// Raised with every change of the structures above or of TorchApi.
-inline constexpr int32_t torchApiVersion = 7;
+inline constexpr int32_t torchApiVersion = 8;
 
 struct TorchApi {
   int32_t abiVersion;
@@ -202,6 +202,10 @@ struct TorchApi {
   /// Identity of the storage, null when it has none.
   const void *(*storage)(TensorImpl *tensor);
   int64_t (*storageUseCount)(TensorImpl *tensor);
+  /// Whether the caller's reference is the only one to the tensor and its
+  /// storage, and the tensor has these sizes and strides.
+  bool (*isHeldOnce)(TensorImpl *tensor, int64_t dim, const int64_t *sizes,
+                     const int64_t *strides);
   int64_t (*storageBytes)(TensorImpl *tensor);
   void (*bumpVersion)(TensorImpl *tensor);
 

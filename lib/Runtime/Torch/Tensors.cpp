@@ -178,6 +178,15 @@ int64_t storageUseCount(TensorImpl *tensor) {
   return impl->has_storage() ? int64_t(impl->unsafe_storage().use_count()) : 0;
 }
 
+bool isHeldOnce(TensorImpl *tensor, int64_t dim, const int64_t *sizes,
+                const int64_t *strides) {
+  c10::TensorImpl *impl = unwrap(tensor);
+  return impl->has_storage() && impl->unsafe_storage().use_count() == 1 &&
+         c10::raw::intrusive_ptr::use_count(impl) == 1 &&
+         impl->sizes() == c10::IntArrayRef(sizes, size_t(dim)) &&
+         impl->strides() == c10::IntArrayRef(strides, size_t(dim));
+}
+
 int64_t storageBytes(TensorImpl *tensor) {
   c10::TensorImpl *impl = unwrap(tensor);
   return impl->has_storage() ? int64_t(impl->unsafe_storage().nbytes()) : 0;
@@ -411,6 +420,7 @@ void shim::fillTensorFunctions(TorchApi &api) {
   api.dataPointer = dataPointer;
   api.storage = storage;
   api.storageUseCount = storageUseCount;
+  api.isHeldOnce = isHeldOnce;
   api.storageBytes = storageBytes;
   api.bumpVersion = bumpVersion;
   api.parseDevice = parseDevice;

@@ -210,6 +210,39 @@ std::unique_ptr<Program> kernelProgram(bool parallel) {
   return Program::create(plan, options);
 }
 
+TEST_F(ProgramTest, ATensorIsTakenOverWhenNobodyElseHoldsIt) {
+  // x -> its copy -> the same tensor, or one of its own, of the given sizes.
+  auto run = [&](bool isHeld, std::vector<std::string> sizes) {
+    B f("forward");
+    f.input("x", 0, f.spec({"2"}, {"1"}));
+    Step &clone = f.step(Step::Kind::Clone);
+    clone.source = 0;
+    clone.slot = f.grow(1);
+    if (isHeld) {
+      Step &move = f.step(Step::Kind::Move);
+      move.source = 1;
+      move.slot = f.grow(2);
+    }
+    Step &alloc = f.step(Step::Kind::Alloc);
+    alloc.source = 1;
+    alloc.slot = f.grow(3);
+    alloc.spec = f.spec(sizes, {"1"});
+    f.output(1);
+    f.output(3);
+    auto p = program({f.function});
+    Tensor x = iota({2});
+    Value input = Value::of(x.get()), outputs[2];
+    p->run(&input, 1, outputs, 2);
+    bool isSame = outputs[0].tensor == outputs[1].tensor;
+    for (Value &output : outputs)
+      release(output);
+    return isSame;
+  };
+  EXPECT_TRUE(run(false, {"2"}));
+  EXPECT_FALSE(run(true, {"2"}));
+  EXPECT_FALSE(run(false, {"1"}));
+}
+
 TEST_F(ProgramTest, KernelsAndArena) {
   for (bool parallel : {false, true}) {
     auto p = kernelProgram(parallel);
