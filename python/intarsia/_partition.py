@@ -53,7 +53,7 @@ def partition(
     )
 
     calls = _Calls(joint)
-    for node in calls.backward:
+    for node in (*calls.backward, *calls.random):
         node.meta["partitioner_tag"] = "must_be_in_backward"
     # Calls for their effect are results, until they are where they belong.
     first = [node for node in calls.forward if not node.users]
@@ -72,7 +72,7 @@ def partition(
             forward, backward = min_cut_rematerialization_partition(joint, inputs, **kwargs)
     _remove_outputs(forward, num_fwd_outputs, len(first))
     _remove_outputs(backward, -len(second) or None, len(second))
-    _drop_repeated_random(forward, backward)
+    _drop_repeated_random(forward, backward, calls.random)
     _restore_order(backward, calls.order)
     _repeat_random(forward, backward, num_fwd_outputs)
     forward.recompile()
@@ -87,14 +87,19 @@ class _Calls:
     ----------
     forward, backward
         In which part eager runs them, in order.
+    random
+        PyTorch's own random operators of backward formulas. What they read is often
+        known in the forward, but the numbers are drawn in the backward.
     repeated
         Those of `forward` that activation checkpointing runs in the backward, too.
     order
-        For each custom call by name, a key: they run in the backward in the order of
+        For each of these calls by name, a key: they run in the backward in the order of
         their keys.
     """
 
     def __init__(self, joint: fx.GraphModule) -> None:
+        from torch._functorch.partitioners import is_rng_op
+
         position = {node: i for i, node in enumerate(joint.graph.nodes)}
         last_forward = max(
             (position[n] for n in position if n.meta.get("partitioner_tag") == "is_forward"),
@@ -109,9 +114,15 @@ class _Calls:
         custom = [node for node in position if _is_custom_call(node)]
         self.backward = [node for node in custom if is_backward(node)]
         self.forward = [node for node in custom if not is_backward(node)]
+        self.random = [
+            node
+            for node in position
+            if is_rng_op(node) and not _is_custom_call(node) and is_backward(node)
+        ]
         regions = _Regions(joint, position, is_backward)
         self.repeated = [node for node in self.forward if regions.repeats(node)]
-        self.order = {node.name: (position[node], 0, 0) for node in self.backward}
+        there = (*self.backward, *self.random)
+        self.order = {node.name: (position[node], 0, 0) for node in there}
         for node in self.forward:
             if (begin := regions.begins(node)) is not None:
                 self.order[node.name] = (begin, -1, position[node])
@@ -282,18 +293,21 @@ def _remove_outputs(gm: fx.GraphModule, start: int | None, count: int) -> None:
 # --- What is left to do in the backward -----------------------------------------------
 
 
-def _drop_repeated_random(forward: fx.GraphModule, backward: fx.GraphModule) -> None:
+def _drop_repeated_random(
+    forward: fx.GraphModule, backward: fx.GraphModule, random: list[fx.Node]
+) -> None:
     """PyTorch's own random operators without a use, which its partitioners keep in both
-    parts, run in the forward."""
-    names = {node.name for node in forward.graph.nodes if node.op == "call_function"}
-    for node in reversed(backward.graph.nodes):
-        if (
-            node.op == "call_function"
-            and node.name in names
-            and not node.users
-            and not _is_custom_call(node)
-        ):
-            backward.graph.erase_node(node)
+    parts, run where eager runs them: those of `random` in the backward."""
+    late = {node.name for node in random}
+    names = [
+        {node.name for node in gm.graph.nodes if node.op == "call_function"}
+        for gm in (forward, backward)
+    ]
+    both = names[0] & names[1]
+    for gm, elsewhere in ((forward, both & late), (backward, both - late)):
+        for node in reversed(gm.graph.nodes):
+            if node.name in elsewhere and not node.users and not _is_custom_call(node):
+                gm.graph.erase_node(node)
 
 
 def _restore_order(backward: fx.GraphModule, order: dict[str, Any]) -> None:

@@ -107,6 +107,27 @@ class Function(torch.autograd.Function):
         return grad * 3
 
 
+def draws(ctx, grad):
+    torch.rand(2)  # moves the stream
+    return torch.nn.functional.dropout(grad, 0.5) * torch.randint(1, 9, (3,)) * torch.rand(())
+
+
+drawn = register("drawn(Tensor x) -> Tensor", lambda x: x * 2, draws)
+drawn_too = register(
+    "drawn_too(Tensor x) -> Tensor",
+    lambda x: x + torch.rand_like(x),
+    lambda ctx, grad: random(grad) * torch.rand(3),
+)
+
+
+class Draws(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    backward = staticmethod(draws)
+
+
 def again(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     return lambda x: checkpoint(f, x, use_reentrant=False)
 
@@ -140,6 +161,11 @@ PROGRAMS = {
     "checkpoint, more random": again(
         lambda x: (torch.rand(2), random(x.sin()) * random(x.exp()).exp())[1]
     ),
+    "random formulas": lambda x: drawn(Draws.apply(drawn_too(x).sin()).exp()) * torch.rand_like(x),
+    "checkpoint, random formulas": again(
+        lambda x: drawn_too(drawn(torch.nn.functional.dropout(x, 0.5)).sin()).exp()
+    ),
+    "region, random formula": torch.compiler.nested_compile_region(lambda x: drawn_too(x).sin()),
 }
 
 
@@ -154,6 +180,7 @@ def test_training_runs_what_eager_runs(name, compile_with):
             x = torch.linspace(0.1, 1, 3).requires_grad_()
             y = function(x).sum()
             SEEN.append(("backward", 0.0))
+            torch.rand(1)
             y.backward()
         results.append((y, x.grad, torch.rand(1), [label for label, _ in SEEN], dict(SEEN)))
     (want, got) = results

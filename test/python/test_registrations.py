@@ -97,7 +97,7 @@ def test_cpp_fake_that_is_wrong(through):
 
 
 @pytest.mark.parametrize(
-    "kind", ["index", "value", "type", "missing", "standard", "range", "check"]
+    "kind", ["index", "value", "type", "missing", "standard", "range", "number", "check"]
 )
 def test_cpp_exceptions(through, kind):
     def f(x):

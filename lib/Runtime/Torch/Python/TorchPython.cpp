@@ -163,8 +163,11 @@ void setException(const std::exception_ptr &cause) {
     Py_XINCREF(error.value().ptr());
     Py_XINCREF(error.trace().ptr());
     PyErr_Restore(error.type().ptr(), error.value().ptr(), error.trace().ptr());
-  } catch (...) {
+  } catch (const std::exception &) {
     torch::translate_exception_to_python(cause);
+  } catch (...) {
+    // As pybind11 says it, through which eager raises.
+    PyErr_SetString(PyExc_RuntimeError, "Caught an unknown exception!");
   }
 }
 

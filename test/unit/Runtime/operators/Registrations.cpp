@@ -51,6 +51,8 @@ static at::Tensor throwing(const at::Tensor &x, c10::string_view kind) {
     throw std::runtime_error("standard: " + std::to_string(x.size(0)));
   if (kind == "range")
     throw std::out_of_range("range: " + std::to_string(x.size(0)));
+  if (kind == "number")
+    throw 5;
   TORCH_CHECK(false, "check: ", x.size(0));
 }
 
