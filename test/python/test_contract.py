@@ -174,6 +174,40 @@ def test_kernel_breaks_its_promise(through, broken, name, request):
     assert ("Return a copy" in text) == ("alias" in name)
 
 
+parts = register(
+    "parts(Tensor x) -> (Tensor, Tensor, Tensor)",
+    lambda x: (x * 2).split((1, 2, 1), 1),
+    lambda x: torch.empty_like(x).split((1, 2, 1), 1),
+)
+overlapping = register(
+    "overlapping(Tensor x) -> (Tensor, Tensor)",
+    lambda x: (lambda y: (y[:, :-1], (y.clone() if x[0, 0] > 1 else y)[:, 1:]))(x * 2),
+    lambda x: tuple(x.new_empty_strided((3, 3), (4, 1)) for _ in range(2)),
+)
+grow = register("grow(Tensor(a!) x) -> ()", lambda x: (x.resize_(5), None)[1], lambda x: None)
+
+
+def test_parts_of_one_new_tensor(through):
+    """Results that share a storage, and no element."""
+
+    def f(x):
+        a, b, c = parts(x)
+        return a + 1, b.sin() + a, c.add_(3), b
+
+    x = torch.arange(12.0).view(3, 4)
+    assert_same(through(f, x)(x), f(x), strides=False)
+    g = through(lambda x: [y + 1 for y in overlapping(x)], x)
+    assert_same(g(x + 2), [x[:, :-1] * 2 + 5, x[:, 1:] * 2 + 5])
+    with pytest.raises(intarsia.ContractError, match="output 1 shares memory with output 0"):
+        g(x)
+
+
+def test_a_write_that_resizes(through):
+    f = through(lambda x: (grow(x), x.sum())[1], torch.ones(3))
+    with pytest.raises(intarsia.ContractError, match=r"argument 'x' has size \[5\].* had \[3\]"):
+        f(torch.ones(3))
+
+
 #: What a kernel returns, and what its fake said.
 NUMBERS = {
     "int": (4, 3),
@@ -625,20 +659,33 @@ def test_a_tensor_subclass_goes_through(through):
     assert torch.equal(got.a, want.a) and torch.equal(got.b, want.b)
 
 
-def test_writes_are_counted(through):
+WRITES = {
+    "all": lambda x: write_(x, 2.0),
+    "view": lambda x: write_(x[1], 2.0),
+    "as_strided": lambda x: write_(x.as_strided((2, 2), (2, 1), 1), 2.0),
+    "part": lambda x: x[:, 1].zero_(),
+    "member": lambda x: x.unbind(0)[1].add_(1),
+    "detached": lambda x: x.detach().mul_(2),
+}
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_writes_are_counted(through, how):
     """Autograd tells from the counter that a tensor it saved was overwritten."""
 
     def f(x, y):
-        write_(x, 2.0)
+        WRITES[how](x)
         return y + 1
 
-    x, y = torch.zeros(3), torch.ones(3)
-    g = through(f, x, y)
-    x, weight = torch.zeros(3), torch.ones(3, requires_grad=True)
+    x, y = torch.ones(3, 4), torch.ones(3)
+    g = through(f, x.clone(), y)
+    want, weight = x.clone(), torch.ones(3, 4, requires_grad=True)
+    f(want, y)
     product = weight * x
     before = x._version
     g(x, y)
-    assert x._version > before and torch.equal(x, torch.full((3,), 2.0))
+    assert x._version > before
+    assert_same(x, want)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         product.sum().backward()
 

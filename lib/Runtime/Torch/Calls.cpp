@@ -328,10 +328,11 @@ private:
   void bind(int32_t symbol, int64_t bits, Frame &frame, const Place &place,
             const char *what = nullptr, int32_t dim = 0);
   void checkAliases(const Frame &frame) const;
-  void
-  checkAlias(const ResultPlan &result, const Place &place, const Frame &frame,
-             std::vector<std::pair<const void *, std::string>> &seen) const;
+  void checkAlias(
+      const ResultPlan &result, const Place &place, const Frame &frame,
+      std::vector<std::pair<c10::TensorImpl *, std::string>> &seen) const;
 
+  void shareVersion(const Frame &frame, const torch::jit::Stack &stack) const;
   void parseAutocast();
   void callUnderAutocast(c10::DispatchKeySet keys, Frame &frame,
                          torch::jit::Stack &stack);
@@ -367,6 +368,7 @@ private:
   bool strict, isAten = false, anyBinds = false;
   bool isSimple; // nothing to arrange around the call
   bool checksAlias;
+  bool isView = false; // a view operator of PyTorch's
   bool belowAutograd, freeLayout;
   std::vector<ArgPlan> args;
   PlainResult plain;
@@ -779,6 +781,9 @@ void PreparedCall::build(const CallSite &site) {
     results.push_back(compile(step.results[i]));
     const c10::Argument &declared = schema.returns()[i];
     results.back().declaredAlias = declared.alias_info() != nullptr;
+    isView |= isAten && declared.alias_info() &&
+              !declared.alias_info()->isWrite() && !args.empty() &&
+              args[0].form == ArgPlan::Form::Slot;
     // A number that nobody uses leaves no trace in an exported program.
     c10::TypeKind kind = declared.type()->kind();
     if (results.back().kind == plan::Result::Kind::None &&
@@ -1208,9 +1213,63 @@ static bool sharesStorage(const Value &value, const void *storage) {
          storageOf(unwrap(value.tensor)) == storage;
 }
 
+namespace {
+/// Whether two tensors of one storage and dtype may have an element in common:
+/// i of the one is j of the other where the sum of (i - j) * stride over the
+/// dimensions is the distance of their beginnings.
+struct Meeting {
+  struct Dim {
+    int64_t stride, least, most; // of i - j
+  };
+  c10::SmallVector<Dim, 5> dims; // the largest stride first
+  int budget = 64;               // parts of a tensor need few steps
+
+  bool possible(size_t first, int64_t distance) {
+    if (first == dims.size())
+      return distance == 0;
+    if (--budget < 0)
+      return true;
+    int64_t least = 0, most = 0; // what the dimensions after this one reach
+    for (size_t i = first + 1; i < dims.size(); ++i) {
+      least += dims[i].least * dims[i].stride;
+      most += dims[i].most * dims[i].stride;
+    }
+    auto [stride, from, to] = dims[first];
+    if (stride == 0)
+      return possible(first + 1, distance);
+    from = std::max(from, -floorDivide(most - distance, stride));
+    to = std::min(to, floorDivide(distance - least, stride));
+    for (int64_t i = from; i <= to; ++i)
+      if (possible(first + 1, distance - i * stride))
+        return true;
+    return false;
+  }
+
+private:
+  static int64_t floorDivide(int64_t a, int64_t b) {
+    return a / b - (a % b < 0);
+  }
+};
+} // namespace
+
+static bool mayOverlap(const c10::TensorImpl *a, const c10::TensorImpl *b) {
+  if (a->dtype() != b->dtype() || a->dim() != b->dim())
+    return true;
+  Meeting meeting;
+  for (int64_t d = 0; d < a->dim(); ++d) {
+    int64_t stride = a->size(d) > 1 ? a->stride(d) : b->stride(d);
+    if (b->size(d) > 1 && b->stride(d) != stride)
+      return true;
+    meeting.dims.push_back({stride, 1 - b->size(d), a->size(d) - 1});
+  }
+  std::sort(meeting.dims.begin(), meeting.dims.end(),
+            [](const auto &x, const auto &y) { return x.stride > y.stride; });
+  return meeting.possible(0, b->storage_offset() - a->storage_offset());
+}
+
 void PreparedCall::checkAlias(
     const ResultPlan &result, const Place &place, const Frame &frame,
-    std::vector<std::pair<const void *, std::string>> &seen) const {
+    std::vector<std::pair<c10::TensorImpl *, std::string>> &seen) const {
   for (size_t i = 0; i < result.list.size(); ++i)
     checkAlias(result.list[i], Place{i, &place}, frame, seen);
   if (result.kind != plan::Result::Kind::Tensor || result.slot < 0 ||
@@ -1238,13 +1297,13 @@ void PreparedCall::checkAlias(
     if (sharesStorage(frame.slots[inputs[i]], storage))
       refuse("argument '" + inputNames[i] + "'");
   for (const auto &[other, otherPlace] : seen)
-    if (other == storage)
+    if (storageOf(other) == storage && mayOverlap(other, tensor))
       refuse(otherPlace);
-  seen.emplace_back(storage, place.text());
+  seen.emplace_back(tensor, place.text());
 }
 
 void PreparedCall::checkAliases(const Frame &frame) const {
-  std::vector<std::pair<const void *, std::string>> seen;
+  std::vector<std::pair<c10::TensorImpl *, std::string>> seen;
   for (size_t i = 0; i < results.size(); ++i)
     checkAlias(results[i], Place{i}, frame, seen);
 }
@@ -1278,20 +1337,42 @@ void PreparedCall::dispatch(c10::DispatchKeySet keys,
 /// others that do: whoever counted, it must have been somebody.
 void PreparedCall::callDirectly(c10::DispatchKeySet keys, Frame &frame,
                                 torch::jit::Stack &stack) {
-  c10::SmallVector<std::pair<c10::TensorImpl *, uint32_t>, 4> versions;
+  struct Written {
+    plan::Slot slot;
+    c10::TensorImpl *tensor;
+    at::DimVector sizes;
+    std::optional<uint32_t> version;
+  };
+  c10::SmallVector<Written, 2> written;
   for (plan::Slot slot : step.mutates) {
     const Value &value = frame.slots[slot];
     if (value.kind != Value::Kind::Tensor)
       continue;
     c10::TensorImpl *tensor = unwrap(value.tensor);
+    Written &entry = written.emplace_back(Written{slot, tensor, {}, {}});
     if (!tensor->is_inference())
-      versions.emplace_back(tensor,
-                            tensor->version_counter().current_version());
+      entry.version = tensor->version_counter().current_version();
+    if (!isAten && !tensor->key_set().has(c10::DispatchKey::NestedTensor))
+      entry.sizes = tensor->sizes();
   }
   dispatch(keys, stack);
-  for (auto [tensor, version] : versions)
-    if (tensor->version_counter().current_version() == version)
+  for (const Written &entry : written) {
+    c10::TensorImpl *tensor = entry.tensor;
+    if (entry.version &&
+        tensor->version_counter().current_version() == *entry.version)
       tensor->bump_version();
+    if (!isAten && !tensor->key_set().has(c10::DispatchKey::NestedTensor) &&
+        tensor->sizes() != at::IntArrayRef(entry.sizes)) [[unlikely]] {
+      std::string argument = "what it writes";
+      for (size_t i = 0; i < step.args.size(); ++i)
+        if (step.args[i].kind == plan::Arg::Kind::Slot &&
+            step.args[i].slot == entry.slot)
+          argument = "argument '" + op.schema().arguments()[i].name() + "'";
+      broken(argument + " has size " + listText(tensor->sizes()) +
+             " after the call and had " + listText(entry.sizes) +
+             ": an operator in a graph may not resize what it writes");
+    }
+  }
 }
 
 /// The operator's own autocast rule has acted; what its kernel calls is cast.
@@ -1328,8 +1409,34 @@ void PreparedCall::callUnderAutocast(c10::DispatchKeySet keys, Frame &frame,
     op.callBoxed(stack);
 }
 
+/// A write through a view counts as one of what it views. The kernels that see
+/// to it are those of autograd.
+void PreparedCall::shareVersion(const Frame &frame,
+                                const torch::jit::Stack &stack) const {
+  const Value &value = frame.slots[args[0].slot];
+  if (value.kind != Value::Kind::Tensor)
+    return;
+  c10::TensorImpl *base = unwrap(value.tensor);
+  auto share = [&](const c10::IValue &result) {
+    if (!result.isTensor() || !result.toTensor().defined())
+      return;
+    c10::TensorImpl *view = result.unsafeToTensorImpl();
+    if (!view->is_inference() && !base->is_inference() && storageOf(view) &&
+        storageOf(view) == storageOf(base))
+      view->set_version_counter(base->version_counter());
+  };
+  for (const c10::IValue &result : stack) {
+    share(result);
+    if (result.isTensorList())
+      for (const c10::IValue &member : result.toListRef())
+        share(member);
+  }
+}
+
 [[gnu::always_inline]] inline void
 PreparedCall::receiveAll(Frame &frame, torch::jit::Stack &stack) {
+  if (isView) [[unlikely]]
+    shareVersion(frame, stack);
   if (plain.active && stack[0].isTensor()) [[likely]] {
     // One tensor, exactly as promised.
     c10::TensorImpl *impl = stack[0].unsafeToTensorImpl();

@@ -53,11 +53,13 @@ at::Tensor shim::makeView(c10::TensorImpl *source, c10::IntArrayRef sizes,
                                          c10::DispatchKey::FuncTorchBatched});
   if (!source->key_set().has_any(special) && source->has_storage() &&
       source->layout() == c10::Layout::Strided) [[likely]] {
-    // What at::as_strided does for such a tensor, without the dispatcher.
+    // What at::as_strided does for such a tensor, without the dispatcher. A
+    // write through the view counts as one of its source.
     at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
         c10::TensorImpl::VIEW, c10::Storage(source->unsafe_storage()),
         source->key_set(), source->dtype());
     view.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+    view.unsafeGetTensorImpl()->set_version_counter(source->version_counter());
     return view;
   }
   BelowAutograd guard;
