@@ -383,8 +383,10 @@ private:
       out << "autocast ";
       quoted(step.text);
       out << (step.flag ? " true" : " false");
-      if (step.flag)
+      if (step.flag) {
+        out << " ";
         list(step.args, [&](const Arg &value) { print(value); });
+      }
       break;
     case Step::Kind::Assert:
       out << "assert ";
