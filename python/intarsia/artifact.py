@@ -17,6 +17,7 @@ import math
 import os
 import re
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -100,7 +101,17 @@ def _with_numbers(source: str, folder: str) -> str:
     for namespace, name, overload in set(_CALLED.findall(text)):
         op = getattr(getattr(getattr(torch.ops, namespace), name, None), overload, None)
         if namespace not in TRACED and op is not None and _fx.returns_number(op):
-            program = torch.export.load(source)
+            try:
+                program = torch.export.load(source)
+            except Exception as error:  # what it cannot read, we may
+                warnings.warn(
+                    f"{source}: the numbers that its operators return will not be compared "
+                    f"with their fakes, because PyTorch cannot read the file again "
+                    f"({type(error).__name__}: {' '.join(str(error).split())[:200]}); give "
+                    "intarsia.aot_compile the exported program itself",
+                    stacklevel=3,
+                )
+                return source
             _note_numbers(program)
             target = os.path.join(folder, f"{Path(source).stem}.pt2")
             torch.export.save(program, target)
