@@ -20,7 +20,6 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
-#include "llvm/Support/raw_ostream.h"
 #include "llvm/TargetParser/Triple.h"
 
 #include <cstdlib>
@@ -77,20 +76,8 @@ std::string intarsia::assembleCubin(const std::string &ptxas,
                                     const std::string &ptx,
                                     const std::string &arch) {
   TemporaryDirectory folder;
-  std::string source = folder.file("k.ptx"), result = folder.file("k.cubin"),
-              log = folder.file("log");
-  std::error_code error;
-  {
-    raw_fd_ostream out(source, error);
-    if (!error) {
-      out << ptx;
-      out.close();
-      error = out.error();
-      out.clear_error();
-    }
-  }
-  if (error)
-    throw TargetError("cannot write " + source + ": " + error.message());
+  std::string source = folder.write("k.ptx", ptx),
+              result = folder.file("k.cubin"), log = folder.file("log");
   std::string option = "-arch=" + arch, failure;
   int status = sys::ExecuteAndWait(
       ptxas, {ptxas, option, source, "-o", result}, std::nullopt,

@@ -56,19 +56,6 @@ private:
 };
 } // namespace
 
-static void writeFile(const std::string &path, StringRef content) {
-  std::error_code error;
-  raw_fd_ostream stream(path, error);
-  if (!error) {
-    stream << content;
-    stream.close();
-    error = stream.error();
-    stream.clear_error();
-  }
-  if (error)
-    throw TargetError("can't write " + path + ": " + error.message());
-}
-
 /// Runs lld. A fatal error inside it comes back here by longjmp rather than as
 /// exit(), and a full disk as the same rather than as SIGBUS.
 static void runLinker(ArrayRef<const char *> arguments) {
@@ -93,10 +80,8 @@ std::string intarsia::linkSharedObject(ArrayRef<std::string> objects) {
   TemporaryDirectory directory;
   std::string output = directory.file("kernels.so");
   std::vector<std::string> inputs;
-  for (size_t i = 0; i < objects.size(); ++i) {
-    inputs.push_back(directory.file(std::to_string(i) + ".o"));
-    writeFile(inputs.back(), objects[i]);
-  }
+  for (size_t i = 0; i < objects.size(); ++i)
+    inputs.push_back(directory.write(std::to_string(i) + ".o", objects[i]));
   // No SONAME: it would be a name under which dlopen finds an earlier library.
   // The build id is made of the content alone.
   std::vector<const char *> arguments = {"ld.lld",

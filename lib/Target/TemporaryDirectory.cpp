@@ -16,6 +16,7 @@
 
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -43,6 +44,22 @@ intarsia::TemporaryDirectory::TemporaryDirectory() {
   throw TargetError("no folder for temporary files can be written; set TMPDIR "
                     "to one:" +
                     reasons);
+}
+
+std::string intarsia::TemporaryDirectory::write(const std::string &name,
+                                                StringRef content) const {
+  std::string path = file(name);
+  std::error_code error;
+  raw_fd_ostream stream(path, error);
+  if (!error) {
+    stream << content;
+    stream.close();
+    error = stream.error();
+    stream.clear_error();
+  }
+  if (error)
+    throw TargetError("can't write " + path + ": " + error.message());
+  return path;
 }
 
 intarsia::TemporaryDirectory::~TemporaryDirectory() {

@@ -13,6 +13,8 @@
 #ifndef INTARSIA_LIB_TARGET_TEMPORARYDIRECTORY_H
 #define INTARSIA_LIB_TARGET_TEMPORARYDIRECTORY_H
 
+#include "llvm/ADT/StringRef.h"
+
 #include <string>
 
 namespace intarsia {
@@ -28,6 +30,9 @@ public:
 
   /// The path of a file in the folder.
   std::string file(const std::string &name) const { return path + "/" + name; }
+
+  /// Writes a file, whose path it returns. Throws TargetError.
+  std::string write(const std::string &name, llvm::StringRef content) const;
 
 private:
   std::string path;

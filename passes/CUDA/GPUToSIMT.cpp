@@ -367,17 +367,16 @@ LogicalResult Emulation::convert(Operation *op, Value ctx, Value thread) {
     return success();
   }
   // Shared memory is a pointer by now.
-  auto element = [&](ValueRange indices, Type type) {
-    Value at = indices.empty() ? code.integer(0)
-                               : arith::IndexCastOp::create(
-                                     builder, loc, code.i64, indices.front())
-                                     .getResult();
-    return at;
+  auto element = [&](ValueRange indices) -> Value {
+    return indices.empty() ? code.integer(0)
+                           : arith::IndexCastOp::create(builder, loc, code.i64,
+                                                        indices.front())
+                                 .getResult();
   };
   if (auto load = dyn_cast<memref::LoadOp>(op)) {
     Type type = load.getType();
     Value pointer =
-        code.at(load->getOperand(0), type, element(load.getIndices(), type));
+        code.at(load->getOperand(0), type, element(load.getIndices()));
     auto made =
         LLVM::LoadOp::create(builder, loc, type, pointer, bytesOf(type));
     check(made, made->getOpOperand(0), type, bytesOf(type), ctx, thread);
@@ -388,7 +387,7 @@ LogicalResult Emulation::convert(Operation *op, Value ctx, Value thread) {
     Value value = store->getOperand(0);
     Type type = value.getType();
     Value pointer =
-        code.at(store->getOperand(1), type, element(store.getIndices(), type));
+        code.at(store->getOperand(1), type, element(store.getIndices()));
     auto made =
         LLVM::StoreOp::create(builder, loc, value, pointer, bytesOf(type));
     check(made, made->getOpOperand(1), type, bytesOf(type), ctx, thread);

@@ -196,20 +196,12 @@ private:
     SmallVector<int64_t> over(kernel->getNumResults(), -1);
     if (!reuse || kernel->hasAttr(intoAttrName))
       return;
-    auto sizesOf = [](Value value) {
-      return cast<graph::TensorType>(value.getType()).getSizes();
-    };
     for (auto [index, input] : llvm::enumerate(kernel.getInputs())) {
       auto call = input.getDefiningOp<graph::CallOp>();
       if (!call || !call.getCallee().starts_with("aten::") ||
           call.getAliasing() || storage.roots(input) != Storage::Roots{input} ||
-          storage.laterReader(kernel, input) ||
+          storage.laterReader(kernel, input) || !hasOneLoop(kernel, input) ||
           !isReadInPlace(kernel.getInputArguments()[index]))
-        continue;
-      // One loop stores all results, each after it read the same place.
-      if (!llvm::all_of(kernel->getResults(), [&](Value result) {
-            return sizesOf(result) == sizesOf(input);
-          }))
         continue;
       if (llvm::any_of(llvm::enumerate(kernel.getInputs()), [&](auto other) {
             return other.index() != index &&
@@ -254,12 +246,7 @@ private:
                                                OpResult result,
                                                BlockArgument argument,
                                                ArrayRef<int64_t> into) {
-    auto sizesOf = [](Value value) {
-      return cast<graph::TensorType>(value.getType()).getSizes();
-    };
-    bool oneLoop = llvm::all_of(kernel->getResults(), [&](Value other) {
-      return sizesOf(other) == sizesOf(argument);
-    });
+    bool oneLoop = hasOneLoop(kernel, argument);
     int64_t inputCount = kernel.getInputs().size();
     int64_t written = inputCount + result.getResultNumber();
     SmallVector<int64_t> apart;
@@ -288,6 +275,17 @@ private:
     auto kind = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
                                                       "intarsia.kind");
     return !kind || kind.getValue() == "user";
+  }
+
+  /// Whether one loop, over the tensor's elements, stores all results of the
+  /// kernel, those of an element after it was read.
+  static bool hasOneLoop(graph::KernelOp kernel, Value tensor) {
+    auto sizesOf = [](Value value) {
+      return cast<graph::TensorType>(value.getType()).getSizes();
+    };
+    return llvm::all_of(kernel->getResults(), [&](Value result) {
+      return sizesOf(result) == sizesOf(tensor);
+    });
   }
 
   /// Whether an element of the result depends on the same element alone.

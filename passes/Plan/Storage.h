@@ -31,13 +31,13 @@ namespace intarsia {
 inline constexpr llvm::StringLiteral inplaceAttrName = "intarsia.inplace";
 inline constexpr llvm::StringLiteral writebackAttrName = "intarsia.writeback";
 inline constexpr llvm::StringLiteral intoAttrName = "intarsia.into";
+/// Beside it: which buffers of the kernel must not overlap, three numbers a
+/// pair (plan::Step::Apart).
+inline constexpr llvm::StringLiteral apartAttrName = "intarsia.apart";
 
 /// On a kernel, for each result: the input whose tensor it takes over if nobody
 /// else holds that when the kernel is launched; -1: none.
 inline constexpr llvm::StringLiteral overAttrName = "intarsia.over";
-/// Beside it: which buffers of the kernel must not overlap, three numbers a
-/// pair (plan::Step::Apart).
-inline constexpr llvm::StringLiteral apartAttrName = "intarsia.apart";
 
 /// Whether `plan-inplace` decided that the call writes the storage of its
 /// `index`-th mutated base itself.
