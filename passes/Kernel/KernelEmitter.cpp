@@ -1366,15 +1366,31 @@ SmallVector<Value> KernelEmitter::cascadeLoop(Value begin, Value end,
   int64_t block = step;
   for (int64_t level = 0; level < cascade.levels; ++level)
     block *= cascadeBlock;
+  // A sum of one block is that block: a branch that is foreseen is cheaper than
+  // an addition to zero that waits for the loop.
+  Value isLong;
+  if (cascade.mayBeShort && ArrayRef(cascade.zeros) == initial)
+    isLong = arith::CmpIOp::create(*b, loc, arith::CmpIPredicate::sgt,
+                                   arith::SubIOp::create(*b, loc, end, begin),
+                                   constant(block));
   return emitLoop(
       *b, loc, begin, end, constant(block), initial,
       [&](Value variable, ValueRange values) {
         ScopeGuard scope(*this);
         Value stop = arith::AddIOp::create(*b, loc, variable, constant(block));
         stop = arith::MinSIOp::create(*b, loc, stop, end);
-        return cascade.add(
-            cascadeLoop(variable, stop, step, cascade.zeros, inner, makeBody),
-            values);
+        SmallVector<Value> sums =
+            cascadeLoop(variable, stop, step, cascade.zeros, inner, makeBody);
+        if (!isLong)
+          return cascade.add(sums, values);
+        auto branch = scf::IfOp::create(*b, loc, TypeRange(ValueRange(sums)),
+                                        isLong, /*withElseRegion=*/true);
+        OpBuilder::InsertionGuard guard(*b);
+        b->setInsertionPointToStart(branch.elseBlock());
+        scf::YieldOp::create(*b, loc, sums);
+        b->setInsertionPointToStart(branch.thenBlock());
+        scf::YieldOp::create(*b, loc, cascade.add(sums, values));
+        return SmallVector<Value>(branch.getResults());
       });
 }
 
@@ -1819,6 +1835,7 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
     cascade.add = add;
     std::optional<int64_t> extent = reduction[level].extent.asInteger();
     if (!extent) {
+      cascade.mayBeShort = true;
       // A team of 256 adds a million then, in two levels of blocks.
       cascade.levels = shared && level >= scalarLoops ? 1 : 2;
       return cascade;

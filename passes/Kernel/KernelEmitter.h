@@ -158,7 +158,8 @@ bool hasChecks(graph::KernelOp kernel);
 /// A loop that adds up floats adds blocks, and these in blocks, so that a sum
 /// of many is as exact as PyTorch's.
 struct Cascade {
-  int64_t levels = 0; // of blocks
+  int64_t levels = 0;      // of blocks
+  bool mayBeShort = false; // one block may be all there is
   llvm::SmallVector<mlir::Value> zeros;
   llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange,
                                                     mlir::ValueRange)>

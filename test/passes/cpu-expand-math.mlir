@@ -134,3 +134,34 @@ func.func @used(%x: vector<16xf32>) -> (vector<16xf32>, vector<16xf32>) {
   %r = arith.mulf %c, %half : vector<16xf32>
   return %b, %r : vector<16xf32>, vector<16xf32>
 }
+
+// -----
+
+// A size that is a power of two is multiplied by its reciprocal; what changes
+// in the loop is not a size.
+// CHECK-LABEL: @mean
+// CHECK-SAME:  %[[N:[a-z0-9]+]]: i64
+// CHECK:       %[[F:.+]] = arith.sitofp %[[N]]
+// CHECK:       scf.for
+// CHECK:         %[[R:.+]] = arith.divf %{{.*}}, %[[F]] : f32
+// CHECK:         scf.if
+// CHECK:           arith.mulf %{{.*}}, %[[R]]
+// CHECK:         } else {
+// CHECK:           arith.divf %{{.*}}, %[[F]]
+// CHECK:         arith.sitofp
+// CHECK-NEXT:    arith.divf
+// CHECK-NOT:     scf.if
+// CHECK:         return
+func.func @mean(%x: f32, %size: i64, %rows: index) -> f32 {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %n = arith.sitofp %size : i64 to f32
+  %y = scf.for %i = %zero to %rows step %one iter_args(%a = %x) -> (f32) {
+    %mean = arith.divf %a, %n : f32
+    %position = arith.index_cast %i : index to i64
+    %p = arith.sitofp %position : i64 to f32
+    %b = arith.divf %mean, %p : f32
+    scf.yield %b : f32
+  }
+  return %y : f32
+}
