@@ -149,7 +149,10 @@ def candidates(program: Program, arguments: argparse.Namespace) -> dict[str, Cal
     if not arguments.no_inductor:
         makers["inductor"] = lambda: compiled(program)
     if arguments.max_autotune:
-        makers["max-autotune"] = lambda: compiled(program, mode="max-autotune-no-cudagraphs")
+        for backend in ("intarsia", "inductor"):
+            makers[f"{backend}, max-autotune"] = functools.partial(
+                compiled, program, backend=backend, mode="max-autotune-no-cudagraphs"
+            )
     if arguments.with_peers:
         for name, make in PEERS.items():
             makers[name] = functools.partial(peer_step, make, program.clone())

@@ -33,6 +33,7 @@ from intarsia import (
     _hooks,
     _partition,
     _pieces,
+    _products,
     _subgraphs,
     decompositions,
     logs,
@@ -64,7 +65,7 @@ def intarsia(
     gm, example_inputs
         As Dynamo gives them.
     mode
-        One of torch.compile's modes; accepted, and without influence.
+        One of torch.compile's modes; sets options that `options` does not.
     options
         See `intarsia.options.Options`.
     name
@@ -183,6 +184,8 @@ def _compile_graph(
         # We overwrite no saved tensor. AOTAutograd would refuse
         # backward(retain_graph=True), which eager allows, to a backend that does.
         metadata.bw_donated_idxs = []
+    if settings.products == "fastest":
+        _products.choose(gm)
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     numbers = itertools.count()
     read = _fx.read_graph(

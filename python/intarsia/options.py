@@ -7,7 +7,7 @@
 """The options of ``torch.compile(..., backend="intarsia", options={...})``.
 
 The same names are the keyword arguments of `intarsia.aot_compile` and, with
-dashes, the flags of ``intarsia-compile``.
+dashes, the flags of ``intarsia-compile``; `products` and `emulate` are only here.
 """
 
 from __future__ import annotations
@@ -30,11 +30,19 @@ DEBUG_VARIABLE = "INTARSIA_DEBUG"
 #: For tests: what `Options.emulate` is by default.
 EMULATE_VARIABLE = "INTARSIA_EMULATE"
 
-# torch.compile's modes, which trade compile time for speed in Inductor. There is one
-# way to compile here, so they are accepted and change nothing (docs/torch-compile.md).
-_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+#: torch.compile's modes, and what each sets (docs/torch-compile.md).
+_MODES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "reduce-overhead": {},
+    "max-autotune": {"products": "fastest"},
+    "max-autotune-no-cudagraphs": {"products": "fastest"},
+}
 
-_CHOICES = {"numerics": ("eager", "fused"), "emulate": ("", "cuda")}
+_CHOICES = {
+    "numerics": ("eager", "fused"),
+    "products": ("eager", "fastest"),
+    "emulate": ("", "cuda"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +57,11 @@ class Options:
     numerics : {"eager", "fused"}
         ``"eager"`` rounds low-precision values where eager does; ``"fused"`` keeps
         float32 between the implicit casts of one kernel.
+    products : {"eager", "fastest"}
+        ``"fastest"`` times each float32 product of known sizes on the CPU, in MKL, where
+        eager computes it, and in oneDNN, and takes the faster one. Results may differ
+        from eager's in the last bits, and from one compilation to the next. ``mode=
+        "max-autotune"`` sets it.
     strict : bool
         A kernel whose result has other strides than its fake implementation says
         is an error instead of a warning and a copy.
@@ -67,6 +80,7 @@ class Options:
 
     fuse: bool = True
     numerics: str = "eager"
+    products: str = "eager"
     strict: bool = False
     cpu: str = "native"
     features: str = ""
@@ -91,7 +105,7 @@ class Options:
         if options is not None and not isinstance(options, Mapping):
             raise OptionError(f"options must be a dict, not {type(options).__name__}")
         fields = {field.name: field for field in dataclasses.fields(cls)}
-        chosen = dict(options or {})
+        chosen = {**_MODES[mode or "default"], **(options or {})}
         for name, value in chosen.items():
             if name not in fields:
                 raise OptionError(
