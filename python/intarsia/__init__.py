@@ -56,6 +56,24 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+
+def _refuse_subinterpreters() -> None:
+    """PyTorch's import hangs in a subinterpreter; this says so before anyone waits for it."""
+    for name in ("_interpreters", "_xxsubinterpreters"):  # from Python 3.13 on, and before
+        try:
+            interpreters = __import__(name)
+        except ImportError:
+            continue
+        if interpreters.get_current() != interpreters.get_main():
+            raise ImportError(
+                "intarsia cannot be imported in a subinterpreter, because PyTorch cannot: "
+                "import it in the main interpreter, or start another process"
+            )
+        return
+
+
+_refuse_subinterpreters()
+
 # Imported on first use: the errors alone need neither torch nor the compiler.
 _LAZY = {
     "Compilation": "intarsia._recording",

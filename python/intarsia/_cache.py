@@ -165,12 +165,13 @@ def memory(inputs: Sequence[Any]) -> str:
 
 
 @contextlib.contextmanager
-def keyed_by(settings: Options, ambient: str) -> Iterator[None]:
+def keyed_by(settings: Options, ambient: str, custom_code: bool) -> Iterator[None]:
     """AOTAutograd's cache, with this compiler and the operators in its key.
 
-    `ambient` names the modes around the graph that PyTorch's key does not have.
+    `ambient` names the modes around the graph that PyTorch's key does not have;
+    `custom_code` says whether the graph may call operators that are not PyTorch's.
     """
-    salt = _Salt(f"intarsia {fingerprint(dataclasses.asdict(settings))} {ambient}")
+    salt = _Salt(f"intarsia {fingerprint(dataclasses.asdict(settings), custom_code)} {ambient}")
     with (
         functorch_config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True),
         inductor_config.patch(post_grad_custom_pre_pass=salt),

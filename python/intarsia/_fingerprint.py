@@ -15,7 +15,8 @@ processor. `fingerprint` covers those.
 Python functions count by their bytecode, constants, defaults, and, transitively, by
 the globals and closure cells that they name. What cannot be compared between processes
 (an object without a stable representation) makes the fingerprint unique, so that
-nothing is found in the cache: too few hits are slow, one too many is wrong.
+nothing is found in the cache: too few hits are slow, one too many is wrong. Where a graph
+can reach nobody's code but PyTorch's (`may_call_custom_code`), no custom operator counts.
 """
 
 from __future__ import annotations
@@ -34,16 +35,19 @@ import struct
 import sys
 import types
 import uuid
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import fx
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from intarsia._extension import extension
-from intarsia._namespaces import custom_operators
+from intarsia._namespaces import SHIPPED, custom_operators
 
-__all__ = ["Hasher", "fingerprint"]
+__all__ = ["Hasher", "fingerprint", "may_call_custom_code"]
 
 log = logging.getLogger("intarsia")
 
@@ -51,20 +55,98 @@ log = logging.getLogger("intarsia")
 _VERSIONED = ("torch", "numpy", "sympy", "builtins", "intarsia")
 
 
-def fingerprint(options: Mapping[str, Any]) -> str:
+def fingerprint(options: Mapping[str, Any], custom_code: bool = True) -> str:
     """Hexadecimal digits for this compiler, `options`, and all custom operators.
 
     All operators count, not those of one graph: a backward formula, an autocast rule
-    or a decomposition may call others that the graph does not show.
+    or a decomposition may call others that the graph does not show. None does, without
+    `custom_code`; then only what Python code has put in the place of PyTorch's kernels.
     """
     hasher = Hasher()
     hasher.add(_compiler(), torch.__version__, torch.version.git_version)
     hasher.add(json.dumps(dict(options), sort_keys=True))
-    for name in sorted(custom_operators()):
+    for name in sorted(custom_operators()) if custom_code else ():
         hasher.add_operator(name)
+    for override in _overrides():
+        hasher.make_unique(override)
     for path in sorted({*torch.ops.loaded_libraries, *_extension_modules()}):
         hasher.add(path, *_file_identity(path))
     return hasher.digest()
+
+
+def may_call_custom_code(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
+    """Whether tracing Dynamo's graph can reach code that is not PyTorch's own.
+
+    An operator of PyTorch's calls only such, in its formulas and decompositions too. A
+    higher-order operator may be given any function, and a tensor subclass is one.
+    """
+    for module in gm.modules():
+        if not isinstance(module, fx.GraphModule):
+            return True
+        attributes = vars(module).values()
+        if any(isinstance(a, torch.Tensor) and not _is_plain(a) for a in attributes):
+            return True
+        tensors = (*module.parameters(recurse=False), *module.buffers(recurse=False))
+        if not all(map(_is_plain, tensors)):
+            return True
+        if any(n.op == "call_function" and not _is_pytorchs(n.target) for n in module.graph.nodes):
+            return True
+    return not all(map(_is_plain, inputs))
+
+
+def _is_pytorchs(function: Any) -> bool:
+    if isinstance(function, torch._ops.OpOverload):
+        return function.namespace in SHIPPED
+    if isinstance(function, torch._ops.OpOverloadPacket):
+        return function._qualified_op_name.partition("::")[0] in SHIPPED
+    if isinstance(function, torch._ops.OperatorBase):
+        return False
+    module = getattr(function, "__module__", None)
+    if module is None:  # a method of a builtin class
+        module = type(getattr(function, "__self__", function)).__module__
+    return _is_versioned(module)
+
+
+def _is_plain(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return value is None or isinstance(value, (bool, int, float, *_SYMBOLIC))
+    own = type(value).__module__.partition(".")[0] == "torch"
+    return own and not is_traceable_wrapper_subclass(value)
+
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def _overrides() -> Iterator[str]:
+    """What Python code outside PyTorch has registered for PyTorch's own operators, of what
+    is traced. Only the dispatcher refers to such a function."""
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        alive = finalizer.peek()
+        library = alive[0] if alive else None
+        if not isinstance(library, torch.library.Library) or library.ns != "aten":
+            continue
+        if library.m is None:  # destroyed
+            continue
+        traced = sorted(i for i in library._op_impls if i.rpartition("/")[2] not in _CALLED)
+        if not traced or library in _own_libraries:
+            continue
+        _, name, key = traced[0].split("/")
+        places = _REGISTRATION.findall(torch._C._dispatch_dump(f"aten::{name}"))
+        # PyTorch's functions that register for a caller are not the place of its own.
+        own = [
+            Path(file).is_relative_to(_TORCH) and Path(file) != _TORCH / "library.py"
+            for other, file in places
+            if other == key
+        ]
+        if own and all(own):
+            _own_libraries.add(library)
+        else:
+            yield f"the {key} registration of aten::{name}"
+
+
+_TORCH = Path(torch.__file__).parent
+
+_own_libraries: weakref.WeakSet[torch.library.Library] = weakref.WeakSet()
 
 
 @functools.cache
@@ -139,10 +221,10 @@ _REGISTRATION = re.compile(r"^(\w+)(?:\[alias\])?: registered at (.+):\d+ ::", r
 _CALLED = frozenset({"CPU", "CUDA", "CompositeExplicitAutograd"})
 
 
-def _autograd_formulas() -> dict[Any, list[Any]]:
-    """What `torch.library.register_autograd` was given, by operator. For one that is not
+def _autograd_formulas() -> dict[str, list[Any]]:
+    """What `torch.library.register_autograd` was given, by operator's name. For one that is not
     a `custom_op` only the dispatcher refers to it, by a closure of PyTorch's."""
-    result: dict[Any, list[Any]] = {}
+    result: dict[str, list[Any]] = {}
     for function in gc.get_objects():
         # Not isinstance, which asks a weak proxy's referent.
         if (
@@ -151,7 +233,8 @@ def _autograd_formulas() -> dict[Any, list[Any]]:
         ):
             cells = inspect.getclosurevars(function).nonlocals
             op = inspect.getclosurevars(cells["redispatch_no_grad"]).nonlocals.get("op")
-            result.setdefault(op, []).append(cells["Generated"].backward)
+            if isinstance(op, torch._ops.OpOverload):
+                result.setdefault(op.name(), []).append(cells["Generated"].backward)
     return result
 
 
@@ -165,6 +248,7 @@ class Hasher:
         self._hash = hashlib.blake2b(digest_size=16)
         self._seen: dict[int, int] = {}
         self._keep: list[Any] = []
+        self._visits: set[tuple[int, tuple[str, ...]]] = set()
 
     @functools.cached_property
     def _formulas(self) -> dict[Any, list[Any]]:
@@ -213,8 +297,8 @@ class Hasher:
                 continue  # C++ counts with its library's file
             if key == "Meta" and fakes:
                 continue
-            if key == "Autograd" and op in self._formulas:
-                self.add(*self._formulas[op])
+            if key == "Autograd" and op.name() in self._formulas:
+                self.add(*self._formulas[op.name()])
                 continue
             self.make_unique(f"the {key} registration of {name}")
 
@@ -292,18 +376,33 @@ class Hasher:
 
     def _add_function(self, function: types.FunctionType) -> None:
         self._write(function.__module__ or "", function.__qualname__)
+        names: list[str] = []
         if not _is_versioned(function.__module__ or ""):
             self.add(function.__code__)
-            for name in sorted(_names(function.__code__)):
+            names = sorted(_names(function.__code__))
+            for name in names:
                 if name in function.__globals__:
                     self._write(name)
-                    self._add(function.__globals__[name])
+                    self._add_named(function.__globals__[name], names)
         self.add(function.__defaults__, function.__kwdefaults__)
         for cell in function.__closure__ or ():
             try:
-                self._add(cell.cell_contents)
+                self._add_named(cell.cell_contents, names)
             except ValueError:  # not filled yet
                 self._write("empty")
+
+    def _add_named(self, value: Any, names: Sequence[str]) -> None:
+        """What a function names; of a module, also what its names may be in that."""
+        self._add(value)
+        if not isinstance(value, types.ModuleType) or _is_versioned(value.__name__):
+            return
+        inner = [name for name in names if name in vars(value)]
+        if not inner or (visit := (id(value), tuple(inner))) in self._visits:
+            return
+        self._visits.add(visit)
+        for name in inner:
+            self._write(name)
+            self._add_named(vars(value)[name], names)
 
     def _add_tensor(self, tensor: torch.Tensor) -> None:
         self.add(tensor.dtype, tuple(tensor.shape))

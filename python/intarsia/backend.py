@@ -39,6 +39,7 @@ from intarsia import (
     logs,
 )
 from intarsia._extension import extension
+from intarsia._fingerprint import may_call_custom_code
 from intarsia._recording import Compilation, record, record_compilations
 from intarsia._writes import check_writes
 from intarsia.options import Options
@@ -156,7 +157,7 @@ def _compile_dynamo_graph(
         memory = _cache.memory(example_inputs)
         gpus = _cuda.archs(gm)
         ambient = f"grad {grad_enabled} autocast {autocast} memory {memory} gpus {gpus}"
-        cache = _cache.keyed_by(settings, ambient)
+        cache = _cache.keyed_by(settings, ambient, may_call_custom_code(gm, example_inputs))
     with _hooks.keep_effects(gm), settled, cache:
         return backend(gm, example_inputs)
 

@@ -19,7 +19,8 @@ A test counts only if it says something about a backend. Excluded is, found by r
   entry points: at that place the test ends. What it compared before counts;
 - what fails at the same place with the backend ``aot_eager``, which calls the
   operators of the graph one by one;
-- what fails as PyTorch wrote it, with the backend that it names.
+- what fails as PyTorch wrote it, with the backend that it names;
+- what expects a refusal of a program that this backend runs (`WIDER`, by name).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ import time
 import traceback
 import unittest
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -59,6 +60,11 @@ REPLACED = (
     *("inductor", "eager", "aot_eager"),
     *("aot_eager_decomp_partition", "aot_eager_default_partitioner"),
 )
+
+#: Tests that expect a refusal, and what runs instead.
+WIDER = {
+    "TestCustomOp.test_functionalize_error": "an operator that returns what it writes, or a view",
+}
 
 STATUSES = ("passed", "failed", "excluded")
 
@@ -289,6 +295,8 @@ def load(checkout: Path, suite: str) -> dict[str, type]:
     # As the file finds its neighbours; PyTorch's test library reads the command line.
     sys.path[:0] = [str(path.parent), str(checkout / "test")]
     sys.argv = [str(path)]
+    if suite == "aotdispatch":
+        _forget_absent_operators()
     module = _imported(path)
     if suite == "inductor":
         return {"CpuTests": _cpu_class(module, "CommonTemplate")}
@@ -306,6 +314,21 @@ def load(checkout: Path, suite: str) -> dict[str, type]:
         own.pop("DynamicShapesCpuTests", None)
         return {"DynamicShapesCpuTests": cpu, **own}
     return classes
+
+
+def _forget_absent_operators() -> None:
+    """PyTorch's lists of operators to skip may name some that the database no longer has."""
+    import common_utils  # the checkout's test/functorch/common_utils.py
+
+    original = common_utils.skipOps
+
+    def skip_known(case: str, test: str, listed: Iterable[Any]) -> Callable[..., Any]:
+        for entry in listed:
+            with contextlib.suppress(AssertionError):
+                original(case, test, [entry])
+        return lambda function: function
+
+    common_utils.skipOps = skip_known
 
 
 class Missing:
@@ -431,6 +454,8 @@ def _failure(error: BaseException, checkout: str) -> dict[str, Any]:
 
 def in_child(function: Callable[..., dict[str, Any]], *args: Any, timeout: float) -> dict[str, Any]:
     """`function` in a fork of this process."""
+    import torch
+
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -438,6 +463,9 @@ def in_child(function: Callable[..., dict[str, Any]], *args: Any, timeout: float
         os.setpgid(0, 0)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         try:
+            # PyTorch makes its pool of threads anew after a fork. Where the threads of
+            # autograd's engine are the first to ask for it, they race and may abort.
+            torch.set_num_threads(1)
             answer = function(*args)
         except BaseException as error:
             answer = {"status": "failed", "reason": f"outside: {error!r}", "place": []}
@@ -486,6 +514,9 @@ def check(cls: type, name: str, checkout: str, timeout: float) -> tuple[str, str
         return "excluded", f"skipped by PyTorch: {reason}", ""
     if status == "internals":
         return "excluded", f"looks at {reason}", ""
+    runs = WIDER.get(f"{cls.__name__}.{name}")
+    if runs is not None and "not raised" in reason:
+        return "excluded", f"expects a refusal of {runs}, which runs", ""
     other = run("aot_eager")
     # What was stopped says nothing about the test.
     if other["status"] == "failed" and other["place"] == got["place"] and not _stopped(other):

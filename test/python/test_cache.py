@@ -9,11 +9,13 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,10 +114,11 @@ if len(sys.argv) > 1 and not os.path.exists(sys.argv[1]):
     open(sys.argv[1], "wb").write(torch.compiler.save_cache_artifacts()[0])
 for name in ("compile_fx", "lowering", "select_algorithm", "codegen.triton"):
     assert f"torch._inductor.{name}" not in sys.modules
-print([(c.kind, c.cached) for c in compilations])
+traced = "aot_trace_joint_graph" in torch._dynamo.utils.compilation_time_metrics
+print([(c.kind, c.cached) for c in compilations], "traced" if traced else "")
 """
 
-COMPILED = "[('forward', False), ('backward', False)]"
+COMPILED = "[('forward', False), ('backward', False)] traced"
 FOUND = "[('forward', True), ('backward', True)]"
 
 
@@ -228,6 +231,145 @@ def test_another_registration_is_another_key(
     assert digest_with(one) == before
     assert digest_with(other) != before
     assert digest_with(one) == before
+
+
+@pytest.fixture
+def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., bool]]:
+    """A function that compiles and checks another with PyTorch's cache, empty at first, as
+    a new process would, and says whether its programs were found there."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+    def compile_and_check(f: Callable[..., Any], *inputs: torch.Tensor) -> bool:
+        torch._dynamo.reset()
+        gc.collect()  # formulas of operators that are gone
+        results = []
+        with intarsia.record_compilations() as compilations:
+            for run in (torch.compile(f, backend="intarsia"), f):
+                own = [x.detach().clone().requires_grad_(x.requires_grad) for x in inputs]
+                result = run(*own)
+                needed = [x for x in own if x.requires_grad]
+                gradients = torch.autograd.grad(result.sum(), needed) if needed else ()
+                results.append((result.detach(), gradients, [x.detach() for x in own]))
+        torch.testing.assert_close(*results)
+        assert results[0][0].stride() == results[1][0].stride()
+        cached = {c.cached for c in compilations}
+        assert len(cached) == 1
+        return cached.pop()
+
+    with functorch_config.patch(enable_autograd_cache=True):
+        yield compile_and_check
+
+
+def add_one(x: torch.Tensor) -> torch.Tensor:
+    x.add_(1)
+    return x.clone()
+
+
+def registered(
+    schema: str = "(Tensor x) -> Tensor",
+    kernel: Callable[..., torch.Tensor] = torch.clone,
+    fake: Callable[..., torch.Tensor] = torch.empty_like,
+    backward: Callable[..., Any] | None = None,
+    tags: Any = (),
+) -> Any:
+    library = torch.library.Library("cachetest_same", "FRAGMENT")
+    library.define(f"op{schema}", tags=tags)
+    library.impl("op", kernel, "CPU")
+    torch.library.register_fake("cachetest_same::op", fake, lib=library)
+    if backward is not None:
+        torch.library.register_autograd("cachetest_same::op", backward, lib=library)
+    return library
+
+
+@pytest.mark.parametrize(
+    "one, other, training",
+    [
+        ({}, {"schema": "(Tensor(a!) x) -> Tensor", "kernel": add_one}, False),
+        (
+            {},
+            {
+                "kernel": lambda x: x.t().contiguous().t().double(),
+                "fake": lambda x: torch.empty(x.shape[::-1], dtype=torch.float64).t(),
+            },
+            False,
+        ),
+        (
+            {
+                "schema": "(Tensor x, float by=2.) -> Tensor",
+                "kernel": lambda x, by=2.0: x * by,
+                "fake": lambda x, by=2.0: torch.empty_like(x),
+            },
+            {
+                "schema": "(Tensor x, float by=3.) -> Tensor",
+                "kernel": lambda x, by=3.0: x * by,
+                "fake": lambda x, by=3.0: torch.empty_like(x),
+            },
+            False,
+        ),
+        ({"backward": times(2.0)}, {"backward": times(3.0)}, True),
+    ],
+    ids=["mutation", "fake", "default", "backward"],
+)
+def test_the_same_graph_of_other_registrations(found, one, other, training) -> None:
+    x = torch.randn(4, 3, requires_grad=training)
+    for registration, known in ((one, False), (one, True), (other, False), (one, True)):
+        library = registered(**registration)
+        try:
+            assert found(lambda x: torch.ops.cachetest_same.op(x * 2) + x, x) == known
+        finally:
+            library._destroy()
+
+
+def test_an_attribute_that_a_formula_reads_in_a_module(found) -> None:
+    """Of a user's module, what it had when the program was traced counts, not its file."""
+    module = types.ModuleType("cachetest_module")
+    library = registered(backward=lambda ctx, grad: grad * module.SCALE)  # type: ignore[attr-defined]
+    try:
+        for scale, known in ((2.0, False), (2.0, True), (3.0, False)):
+            module.SCALE = scale  # type: ignore[attr-defined]
+            x = torch.randn(3, requires_grad=True)
+            assert found(lambda x: torch.ops.cachetest_same.op(x.sin()), x) == known
+    finally:
+        library._destroy()
+
+
+@pytest.mark.parametrize("key", ["Autograd", "Meta", "CompositeImplicitAutograd"])
+def test_python_in_the_place_of_a_kernel_of_pytorchs(found, key: str) -> None:
+    """It is traced, and cannot be compared: nothing of it is kept or found."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.frac(x) * 2 + torch.arccosh(x)
+
+    def compiled() -> bool:
+        return found(f, torch.tensor([1.5, 2.25], requires_grad=True))
+
+    assert not compiled()
+    library = torch.library.Library("aten", "IMPL")
+    if key == "Meta":
+        library.impl("frac", lambda x: x.new_empty(x.shape), key)
+    else:
+        name = "frac" if key == "Autograd" else "arccosh"
+        library.impl(name, lambda x: torch.tanh(x) * 3, key)
+    try:
+        assert not compiled()
+        assert not compiled()
+    finally:
+        library._destroy()
+    assert compiled()
+
+
+def test_operators_that_a_graph_cannot_reach_do_not_count(found) -> None:
+    """Those of a library that is merely imported, whose kernels cannot be compared."""
+    library = torch.library.Library("cachetest_plain", "FRAGMENT")
+    library.define("composite(Tensor x) -> Tensor")
+    library.impl("composite", lambda x: x + 1, "CompositeImplicitAutograd")
+    try:
+        x = torch.randn(3, requires_grad=True)
+        assert [found(lambda x: x.sin() * 2, x) for _ in range(2)] == [False, True]
+        f = torch.ops.cachetest_plain.composite
+        assert [found(lambda x: f(x) * 2, x) for _ in range(2)] == [False, False]
+    finally:
+        library._destroy()
 
 
 def test_what_cannot_be_compared_is_not_found_again() -> None:

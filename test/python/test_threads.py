@@ -53,6 +53,23 @@ def test_first_compilation_in_threads(compile_with):
     )
 
 
+def test_first_training_in_threads(compile_with):
+    """Each with its own sizes, forward and backward."""
+
+    def f(x, w):
+        return (ops.scaled_tanh(x @ w, 2.0).softmax(-1) * x).sum()
+
+    compiled = compile_with(f)
+
+    def work(i):
+        x = torch.randn(i + 2, 4, requires_grad=True)
+        w = torch.randn(4, 4, requires_grad=True)
+        got, want = (torch.autograd.grad(g(x, w), (x, w)) for g in (compiled, f))
+        torch.testing.assert_close(got, want)
+
+    run_in_threads(work)
+
+
 def test_gil_is_released(compile_with):
     """Other Python threads make progress while a program runs."""
     compiled = compile_with(lambda x: (x @ x @ x @ x).sum())

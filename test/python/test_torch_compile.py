@@ -310,39 +310,161 @@ def test_logs_by_pytorchs_function(name: str) -> None:
 
 
 SAVING = """
-import sys, torch
+import os, sys, torch, intarsia
 
-def f(x):
-    return torch.tanh(x).softmax(-1) * 2
+def f(x, w):
+    return torch.tanh(x @ w).softmax(-1) * 2
 
-x = torch.randn(3, 4)
-path = sys.argv[1]
-with torch.no_grad(), torch._dynamo.config.patch(enable_aot_compile=True):
-    compiled = torch.compile(f, backend="intarsia", fullgraph=True)
-    compiled.aot_compile(((x,), {})).save_compiled_function(path)
-    torch._dynamo.reset()
-    with open(path, "rb") as file:
+for training in (False, True):
+    x, w = torch.randn(3, 4), torch.randn(4, 4, requires_grad=training)
+    path = f"{sys.argv[2]}{training}"
+    if sys.argv[1] == "saving":
+        with torch._dynamo.config.patch(enable_aot_compile=True):
+            compiled = torch.compile(f, backend="intarsia", fullgraph=True)
+            compiled.aot_compile(((x, w), {})).save_compiled_function(path)
+        continue
+    with open(path, "rb") as file, intarsia.record_compilations() as compilations:
         loaded = torch.compiler.load_compiled_function(file)
-    torch.testing.assert_close(loaded(x), f(x))
+        got, want = loaded(x, w), f(x, w)
+    torch.testing.assert_close(got, want)
+    if training:
+        torch.testing.assert_close(*(torch.autograd.grad(y[0].sum(), w) for y in (got, want)))
+    assert all(c.cached for c in compilations)
 """
 
 
 def test_a_compiled_function_is_saved(tmp_path: Path) -> None:
-    """torch.compile(...).aot_compile: Dynamo's result and ours in one file."""
-    environment = {
-        **os.environ,
-        "TORCHINDUCTOR_AUTOGRAD_CACHE": "1",
-        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path),
-    }
+    """torch.compile(...).aot_compile: Dynamo's result and ours in one file, which another
+    process loads, without the folders of any cache."""
     program = tmp_path / "program.py"
     program.write_text(SAVING)
-    result = subprocess.run(
-        [sys.executable, str(program), str(tmp_path / "function")],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr
+    for process in ("saving", "loading"):
+        environment = {
+            **os.environ,
+            "TORCHINDUCTOR_AUTOGRAD_CACHE": "1",
+            "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / process),
+            "INTARSIA_CACHE_DIR": str(tmp_path / process),
+        }
+        result = subprocess.run(
+            [sys.executable, str(program), process, str(tmp_path / "function")],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert result.returncode == 0, result.stderr
+
+
+def test_a_subinterpreter_is_refused() -> None:
+    """PyTorch cannot be imported in one; who tries to does not return. In a process of its
+    own: with a subinterpreter, autograd does not work in the main one either."""
+    pytest.importorskip("_xxsubinterpreters")
+    code = """
+import _xxsubinterpreters as interpreters, sys
+interpreters.run_string(
+    interpreters.create(), f"import sys; sys.path[:] = {sys.path!r}\\nimport intarsia"
+)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "intarsia cannot be imported in a subinterpreter" in result.stderr
+
+
+def test_parameters_are_not_copied(compile_with) -> None:
+    """An operator sees the memory of parameters and buffers themselves."""
+    net = nn.Linear(3, 3)
+    net.register_buffer("scale", torch.ones(3))
+    seen: list[int] = []
+
+    @torch.library.custom_op("test::sees_memory", mutates_args=())
+    def sees_memory(x: torch.Tensor) -> torch.Tensor:
+        seen.append(x.data_ptr())
+        return x * 2
+
+    sees_memory.register_fake(lambda x: torch.empty_like(x))
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x @ sees_memory(net.weight) + sees_memory(net.bias) * sees_memory(net.scale)
+
+    with torch.no_grad():
+        compile_with(f)(torch.randn(2, 3))
+    assert seen == [x.data_ptr() for x in (net.weight, net.bias, net.scale)]
+
+
+@pytest.mark.parametrize("dynamic, programs", [(True, 1), (None, 2), (False, 3)])
+def test_how_many_programs_sizes_make(compile_with, dynamic, programs) -> None:
+    f = compile_with(lambda x: torch.tanh(x) + 1, dynamic=dynamic)
+    with torch.no_grad():
+        assert compilations_of(f, *([torch.randn(n, 4)] for n in (3, 5, 9))) == programs
+
+
+def test_numbers_that_change(compile_with) -> None:
+    """Integers and floats become symbols at the second value."""
+
+    def f(x: torch.Tensor, scale: float, n: int) -> torch.Tensor:
+        return x * scale + n * scale
+
+    compiled = compile_with(f)
+    calls = [(torch.randn(3), s, n) for s, n in ((1.5, 3), (2.5, 4), (-0.25, 9), (1e30, 2))]
+    with torch.no_grad():
+        assert compilations_of(compiled, *calls) == 2
+        for call in calls:
+            assert_same(compiled(*call), f(*call))
+
+
+def test_a_check_of_a_size_that_depends_on_data(compile_with) -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        n = x.max().item()
+        torch._check(n >= 2)
+        torch._check(n <= y.shape[0])
+        return y[:n].tanh() * n
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        compiled = compile_with(f)
+        y = torch.randn(9, 3)
+        calls = [(torch.tensor([1, n]), y) for n in (3, 5, 9)]
+        assert compilations_of(compiled, *calls) == 1
+        for call in calls:
+            assert_same(compiled(*call), f(*call))
+        for n in (1, 10):
+            with pytest.raises(RuntimeError, match="a value from 2 to 9"):
+                compiled(torch.tensor([0, n]), y)
+
+
+def test_reset(compile_with) -> None:
+    f = compile_with(torch.sin)
+    with torch.no_grad():
+        assert compilations_of(f, [torch.ones(3)]) == 1
+        torch.compiler.reset()
+        assert compilations_of(f, [torch.ones(3)], [torch.ones(3)]) == 1
+
+
+def test_a_whole_step_with_compiled_autograd(compile_with) -> None:
+    """The backward of a compiled function, with a hook, in a graph of its own."""
+
+    def loss(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x @ w).sin().sum()
+
+    results = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        x, w = (torch.randn(4, 4, requires_grad=True) for _ in range(2))
+        x.register_hook(lambda grad: grad * 3)
+        step = lambda x, w: loss(x, w).backward()  # noqa: E731
+        with torch._dynamo.config.patch(compiled_autograd=True):
+            (compile_with(step, fullgraph=False) if compiled else step)(x, w)
+        results.append([x.grad, w.grad])
+    assert_same(results[1], results[0])
+
+
+def test_gradients_inside_a_compiled_function(compile_with) -> None:
+    """Second derivatives that Dynamo traces into one graph."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        inner = torch.func.grad(lambda v: (torch.tanh(v) * v).sum())
+        return torch.func.grad(lambda z: inner(z).sum())(x) + torch.func.vmap(torch.sin)(x)
+
+    x = torch.randn(5, 3)
+    assert_same(compile_with(f)(x), f(x))
 
 
 @pytest.mark.parametrize("transform", ["grad", "vmap", "jacrev", "jacfwd", "hessian"])
