@@ -48,16 +48,23 @@ def partition(
         As PyTorch's partitioners take them.
     """
     from torch._functorch.partitioners import (
+        CheckpointPolicy,
         default_partition,
         min_cut_rematerialization_partition,
     )
 
     calls = _Calls(joint)
-    for node in (*calls.backward, *calls.random):
+    there = (*calls.backward, *calls.random)
+    for node in there:
         node.meta["partitioner_tag"] = "must_be_in_backward"
+    for node in calls.region_inputs:
+        node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    for node in joint.graph.nodes:
+        if node.name in calls.order:
+            node.meta[_CALL] = node.name
     # Calls for their effect are results, until they are where they belong.
     first = [node for node in calls.forward if not node.users]
-    second = [node for node in calls.backward if not node.users] + calls.repeated
+    second = [node for node in there if not node.users] + calls.repeated
     _add_outputs(joint, num_fwd_outputs, first, second)
     kwargs["num_fwd_outputs"] = num_fwd_outputs + len(first)
     with _without_side_effects(calls), _with_our_fusion():
@@ -73,11 +80,16 @@ def partition(
     _remove_outputs(forward, num_fwd_outputs, len(first))
     _remove_outputs(backward, -len(second) or None, len(second))
     _drop_repeated_random(forward, backward, calls.random)
+    _name_random_calls(forward, backward)
     _restore_order(backward, calls.order)
     _repeat_random(forward, backward, num_fwd_outputs)
     forward.recompile()
     backward.recompile()
     return forward, backward
+
+
+#: The name that a call had in the joint graph, in a node's meta.
+_CALL = "intarsia_call"
 
 
 class _Calls:
@@ -92,6 +104,9 @@ class _Calls:
         known in the forward, but the numbers are drawn in the backward.
     repeated
         Those of `forward` that activation checkpointing runs in the backward, too.
+    region_inputs
+        What regions with such calls are given. Eager's checkpointing saves it; computed
+        again, it could need the calls of an earlier region too soon.
     order
         For each of these calls by name, a key: they run in the backward in the order of
         their keys.
@@ -121,6 +136,14 @@ class _Calls:
         ]
         regions = _Regions(joint, position, is_backward)
         self.repeated = [node for node in self.forward if regions.repeats(node)]
+        with_calls = {_region(node) for node in self.repeated}
+        self.region_inputs = {
+            given
+            for node in position
+            if _region(node) in with_calls and _region(node) is not None
+            for given in node.all_input_nodes
+            if given.op == "call_function" and _region(given) != _region(node)
+        }.difference(self.repeated)
         there = (*self.backward, *self.random)
         self.order = {node.name: (position[node], 0, 0) for node in there}
         for node in self.forward:
@@ -310,6 +333,19 @@ def _drop_repeated_random(
                 gm.graph.erase_node(node)
 
 
+def _name_random_calls(forward: fx.GraphModule, backward: fx.GraphModule) -> None:
+    """Random operators that run again are other nodes in PyTorch's backward, with a state
+    that the forward saves; both parts have them in the order of the program."""
+    saving = torch._prims.rng_prims.run_and_save_rng_state
+    saved = forward.graph.find_nodes(op="call_function", target=saving)
+    placeholders = backward.graph.find_nodes(op="placeholder")
+    states = [node for node in placeholders if node.name.startswith("rng_state_output_")]
+    for first, state in zip(saved, states, strict=False):  # CUDA's generators have none
+        call = next((n.meta.get(_CALL) for n in first.users if n.args[1] == 1), None)
+        for again in state.users if call else ():
+            again.meta[_CALL] = call
+
+
 def _restore_order(backward: fx.GraphModule, order: dict[str, Any]) -> None:
     """Puts the calls of the backward in eager's order.
 
@@ -317,8 +353,8 @@ def _restore_order(backward: fx.GraphModule, order: dict[str, Any]) -> None:
     behind a later one move, with what they need; a call that needs a later one does not.
     """
     graph = backward.graph
-    calls = [node for node in graph.nodes if node.op == "call_function" and node.name in order]
-    calls.sort(key=lambda node: order[node.name])
+    calls = [n for n in graph.nodes if n.op == "call_function" and n.meta.get(_CALL) in order]
+    calls.sort(key=lambda node: order[node.meta[_CALL]])
     place = {node: i for i, node in enumerate(graph.nodes)}
     done: set[fx.Node] = set()
     if all(place[a] < place[b] for a, b in itertools.pairwise(calls)):

@@ -9,14 +9,19 @@ same part, in the same order, on the same values, with the same random numbers."
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
 from conftest import assert_same
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 import intarsia
 
@@ -26,10 +31,14 @@ library = torch.library.Library("steps", "FRAGMENT")
 
 
 def register(
-    schema: str, kernel: Callable, backward: Callable | None = None, fake: Callable | None = None
+    schema: str,
+    kernel: Callable,
+    backward: Callable | None = None,
+    fake: Callable | None = None,
+    tags: Sequence[torch.Tag] = (),
 ) -> Any:
     name = schema.partition("(")[0]
-    library.define(schema)
+    library.define(schema, tags=tags)
     library.impl(name, kernel, "CompositeExplicitAutograd")
     fake = fake or (lambda x, *_: None if schema.endswith("()") else torch.empty_like(x))
     torch.library.register_fake(f"steps::{name}", fake, lib=library)
@@ -120,6 +129,14 @@ drawn_too = register(
 )
 
 
+seeded = register(
+    "seeded(Tensor x) -> Tensor",
+    lambda x: (look(x, "seeded"), x * torch.rand_like(x))[1],
+    lambda ctx, grad: grad * ctx.saved_tensors[0],
+    tags=(torch.Tag.nondeterministic_seeded,),
+)
+
+
 class Draws(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -130,6 +147,21 @@ class Draws(torch.autograd.Function):
 
 def again(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     return lambda x: checkpoint(f, x, use_reentrant=False)
+
+
+def keeps_d(ctx, op, *args, **kwargs):
+    keep = op == torch.ops.steps.d.default
+    return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+saves_d = functools.partial(create_selective_checkpoint_contexts, keeps_d)
+
+
+def selected(x: Tensor) -> Tensor:
+    def region(x):
+        return seeded(d(seeded(x)).sin()).cos() * torch.rand_like(x)
+
+    return checkpoint(region, x, use_reentrant=False, context_fn=saves_d)
 
 
 def noted(x: Tensor) -> Tensor:
@@ -156,6 +188,10 @@ PROGRAMS = {
     "checkpoint, autograd.Function": again(lambda x: Function.apply(x.sin()).exp()),
     "checkpoint, nothing saved": again(lambda x: (note(x, "n"), x + 1)[1]),
     "two checkpoints": lambda x: again(noted)(again(noted)(x)),
+    "two checkpoints, not one behind the other": lambda x: again(lambda x: a(x).sin())(
+        again(lambda x: d(x).sin())(x) * 2
+    ),
+    "selective checkpoint": selected,
     "checkpoint, then not": lambda x: d(again(noted)(x)).exp() + Function.apply(x),
     "checkpoint, random": again(lambda x: random(x.sin()).exp()),
     "checkpoint, more random": again(
@@ -164,6 +200,10 @@ PROGRAMS = {
     "random formulas": lambda x: drawn(Draws.apply(drawn_too(x).sin()).exp()) * torch.rand_like(x),
     "checkpoint, random formulas": again(
         lambda x: drawn_too(drawn(torch.nn.functional.dropout(x, 0.5)).sin()).exp()
+    ),
+    "two random formulas": lambda x: drawn(drawn(x).sin()),
+    "region, two random formulas": torch.compiler.nested_compile_region(
+        lambda x: drawn(drawn_too(x).sin())
     ),
     "region, random formula": torch.compiler.nested_compile_region(lambda x: drawn_too(x).sin()),
 }
