@@ -12,7 +12,7 @@ Inside a compiled graph, ``lib/Runtime/Torch/Calls.cpp`` does the same.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import sympy
@@ -40,6 +40,8 @@ class Contract:
         self.symbols = symbols
         self.fake = fake_location(operators[0].name())
         self.is_aliasing = any(r.alias_info for op in operators for r in op._schema.returns)
+        #: For the storage of an argument's example value, the argument.
+        self.aliased = dict(_aliased(node, given)) if self.is_aliasing else {}
         # The kernel of such an operator is given other strides than the fake was.
         self.is_free = any(tag in op.tags for op in operators for tag in _FREE_LAYOUT)
         self.strict = strict and not self.is_free
@@ -62,7 +64,9 @@ class Contract:
         if isinstance(want, torch.Tensor) != isinstance(value, torch.Tensor):
             is_tensor = isinstance(want, torch.Tensor)
             self._broken(f"{place} is {value}", "a tensor" if is_tensor else f"{want}")
-        if is_plain(value) and is_plain(want):
+        if is_plain(want):
+            if not is_plain(value):
+                self._broken(f"{place} has the layout {value.layout}", "a strided tensor")
             return self._tensor(value, want, place)
         if isinstance(want, (int, float, torch.SymInt)) and isinstance(value, (int, float)):
             number = self._number(want)
@@ -81,6 +85,13 @@ class Contract:
                 f"{want.dtype} of size {_text(sizes, want.shape)} on {want.device}",
             )
         if self.is_aliasing:
+            argument = self.aliased.get(storage(want))
+            if argument is not None and storage(t) != storage(argument):
+                raise ContractError(
+                    f"{self.node.target}: {place} is another tensor than the argument that its "
+                    f"schema says it returns{self._where()}. Return the argument itself from the "
+                    "kernel, or declare a result of its own in the schema (Tensor, without (a!))."
+                )
             return t
         if t.numel() and storage(t) in self.seen:
             raise ContractError(
@@ -128,6 +139,12 @@ class Contract:
             return number
         value = number.node.expr.xreplace(self.symbols)
         return int(value) if value.is_Integer else None
+
+
+def _aliased(node: fx.Node, given: Any) -> Iterator[tuple[int, torch.Tensor]]:
+    examples = fx.map_arg((node.args, node.kwargs), lambda n: n.meta.get("example_value"))
+    pairs = zip(pytree.tree_leaves(examples), pytree.tree_leaves(given), strict=False)
+    return ((storage(a), t) for a, t in pairs if is_plain(a) and is_plain(t))
 
 
 _FREE_LAYOUT = (

@@ -24,6 +24,7 @@ autograd sees it as in eager.
 from __future__ import annotations
 
 import functools
+import logging
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -38,6 +39,8 @@ from intarsia._fx import source_line
 from intarsia._hooks import overloads_of
 from intarsia._namespaces import TRACED
 from intarsia.errors import CompileError
+
+log = logging.getLogger("intarsia")
 
 __all__ = ["REFUSED", "compile_in_pieces", "is_differentiated_inside", "needs_cut"]
 
@@ -160,7 +163,7 @@ def _may_carry_a_gradient(node: fx.Node) -> bool:
     return writes or any(t.requires_grad for t in _tensors(node.meta.get("example_value")))
 
 
-def needs_cut(gm: fx.GraphModule, test: _Test) -> bool:
+def needs_cut(gm: fx.GraphModule, inputs: Sequence[Any], test: _Test) -> bool:
     """Whether Dynamo's graph has a node for which `test` holds.
 
     Raises
@@ -172,18 +175,11 @@ def needs_cut(gm: fx.GraphModule, test: _Test) -> bool:
         for node in gm.graph.nodes:
             if node.op == "call_function" and getattr(node.target, "_name", "") in _REGIONS:
                 _refuse_inside(gm, node)
-    return any(_cut_points(gm, test))
-
-
-def _cut_points(gm: fx.GraphModule, test: _Test) -> Iterator[fx.Node]:
-    enabled = torch.is_grad_enabled()
-    for node in gm.graph.nodes:
-        if node.op != "call_function":
-            continue
-        if node.target is _GRAD_MODE:
-            enabled = bool(node.args[0])
-        elif test(node, enabled):
-            yield node
+    # The example values are those of the end of the program: what gets a gradient in the
+    # course of it has one.
+    if not any(node.op == "call_function" and test(node, True) for node in gm.graph.nodes):
+        return False
+    return bool(_cuts(_Replay(gm, inputs), test))
 
 
 def _refuse_inside(gm: fx.GraphModule, region: fx.Node) -> None:
@@ -212,6 +208,7 @@ def _refuse_inside(gm: fx.GraphModule, region: fx.Node) -> None:
 
 def compile_in_pieces(
     gm: fx.GraphModule,
+    inputs: Sequence[Any],
     test: _Test,
     compile_piece: Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]],
     strict: bool,
@@ -221,7 +218,10 @@ def compile_in_pieces(
     Parameters
     ----------
     gm
-        Dynamo's graph; its nodes have ``meta["example_value"]``.
+        Dynamo's graph; its nodes have ``meta["example_value"]``, which become those of the
+        places where the nodes stand.
+    inputs
+        Example inputs of the graph.
     test
         Tells the nodes at which to cut.
     compile_piece
@@ -229,37 +229,32 @@ def compile_in_pieces(
     strict
         Other strides than the fake implementation's are an error.
     """
+    replay = _Replay(gm, inputs)
+    cuts = _cuts(replay, test)
     program = _Pieces(gm, strict)
     piece: list[fx.Node] = []
-    cuts: set[fx.Node] = set()
-    gradients = _Gradients(gm)
-    views = _views_of_written(gm)
+    replay.restart()
     with _Modes() as modes:
 
         def close() -> None:
             if piece:
-                module, inputs, outputs = _extract(gm, piece)
-                examples = [n.meta["example_value"] for n in inputs]
-                program.steps.append((compile_piece(module, examples), inputs, outputs))
+                module, taken, made = _extract(gm, piece)
+                program.steps.append((compile_piece(module, replay.examples(taken)), taken, made))
+                for node in piece:
+                    replay.run(node)
                 piece.clear()
 
         for node in _members_first(gm):
-            if node.op in ("placeholder", "get_attr", "output"):
+            if node.op in _NOT_RUN:
                 continue
-            if node.target not in _MODES:
-                gradients.update(node)
-            is_cut = node in views or (
-                node.op == "call_function"
-                and (node.target in _MODES or test(node, torch.is_grad_enabled()))
-            )
-            if is_cut or (_is_member(node) and node.args[0] in cuts):
+            if node in cuts or (_is_member(node) and node.args[0] in cuts):
                 cuts.add(node)
                 close()
                 program.steps.append((node, list(node.all_input_nodes), [node]))
                 if node.target in _MODES:  # what follows is compiled for it
                     modes.run(node, lambda n: n)
                 else:
-                    gradients.record(node)
+                    replay.run_in_eager(node)
             else:
                 piece.append(node)
         close()
@@ -267,16 +262,39 @@ def compile_in_pieces(
     return program
 
 
-def _views_of_written(gm: fx.GraphModule) -> set[fx.Node]:
+_NOT_RUN = ("placeholder", "get_attr", "output")
+
+
+def _cuts(replay: _Replay, test: _Test) -> set[fx.Node]:
+    """The nodes between pieces; none if there is no operator for which `test` holds."""
+    cuts: set[fx.Node] = set()
+    written: set[int] = set()
+    found = False
+    replay.restart()
+    with _Modes() as modes:
+        for node in _members_first(replay.gm):
+            if node.op in _NOT_RUN:
+                continue
+            if node.target in _MODES:
+                modes.run(node, lambda n: n)
+                cuts.add(node)
+                continue
+            if torch.is_grad_enabled() and _recorded_inside(node):
+                tensors = (t for argument in _written(node) for t in _tensors(argument))
+                written.update(storage(t) for t in tensors if not t.requires_grad)
+            replay.run(node)
+            if node.op == "call_function" and test(node, torch.is_grad_enabled()):
+                found = True
+                cuts.add(node)
+                replay.record(node)
+    return cuts | _views_of(replay.gm, written) if found else set()
+
+
+def _views_of(gm: fx.GraphModule, written: set[int]) -> set[fx.Node]:
     """What shares memory with a tensor that gets a gradient when a kernel writes it.
 
     A piece that computes no gradients would return views that autograd does not know.
     """
-    written: set[int] = set()
-    for node in gm.graph.nodes:
-        if _recorded_inside(node):
-            tensors = (t for argument in _written(node) for t in _tensors(argument))
-            written.update(storage(t) for t in tensors if not t.requires_grad)
 
     def storages(value: Any) -> set[int]:
         return {storage(t) for t in filter(is_plain, _tensors(value))}
@@ -301,41 +319,66 @@ class _Recorded(torch.autograd.Function):
         raise NotImplementedError  # example values are never differentiated
 
 
-class _Gradients:
-    """Which example values require a gradient in eager.
+class _Replay:
+    """Runs Dynamo's graph on fake tensors, again.
 
-    A fake implementation calls nothing that autograd would record: in Dynamo's graph,
-    what such an operator writes, and what it returns if autograd lets it pass, has no
-    gradient, and neither has what is computed of it.
+    What Dynamo leaves as example values was written by the whole program. In the course of
+    it, a tensor gets a gradient when something with one is written into it; and where a
+    fake implementation stands for a kernel that autograd looks into, nothing of it is
+    recorded at all.
     """
 
-    def __init__(self, gm: fx.GraphModule) -> None:
+    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
         self.gm = gm
+        self.placeholders = gm.graph.find_nodes(op="placeholder")
+        self.inputs = inputs
+        self.original = {n: n.meta.get("example_value") for n in gm.graph.nodes}
         # Not the one that AOTAutograd will work in.
-        values = _tensors([n.meta.get("example_value") for n in gm.graph.nodes])
-        modes = (getattr(t, "fake_mode", None) for t in values)
+        modes = (getattr(t, "fake_mode", None) for t in _tensors(list(self.original.values())))
         self.mode = next((mode for mode in modes if mode is not None), None)
-        self.active = False
 
-    def record(self, node: fx.Node) -> None:
-        """The operator of this node has run."""
-        recorded = _recorded_inside(node) if torch.is_grad_enabled() else []
-        if not recorded or self.mode is None:
+    def restart(self) -> None:
+        """Gives the placeholders the values that they have at the beginning."""
+        if self.mode is None:
             return
-        for argument in _written(node):
-            for t in filter(_may_require_grad, _tensors(argument)):
-                if not t.requires_grad:
-                    with self.mode:
-                        t.copy_(self._source())
-        if any(_falls_through(name, device) for name, device in recorded):
-            self._require_results(node)
+        bases: dict[int, torch.Tensor] = {}
+        required = {
+            id(_base(self.original[node])): given
+            for node, given in zip(self.placeholders, self.inputs, strict=True)
+            if isinstance(given, torch.Tensor) and given.requires_grad
+        }
 
-    def update(self, node: fx.Node) -> None:
-        """Computes the example value of a node again."""
-        if not self.active:
-            return
-        given = list(_tensors((node.args, node.kwargs)))
-        if not any(t.requires_grad for t in given):
+        def begin(t: torch.Tensor) -> torch.Tensor:
+            base = _base(t)
+            if id(base) not in bases:
+                start = bases[id(base)] = base.detach()
+                if (given := required.get(id(base))) is not None:
+                    start.requires_grad_() if given.is_leaf else start.copy_(_source())
+            start = bases[id(base)]
+            if t is base:
+                return start
+            if not is_plain(t) or t.dtype != base.dtype:
+                return t.detach()
+            return start.as_strided(t.size(), t.stride(), t.storage_offset())
+
+        with self.mode:
+            for node in self.placeholders:
+                node.meta["example_value"] = pytree.tree_map_only(
+                    torch.Tensor, begin, self.original[node]
+                )
+
+    def examples(self, nodes: Sequence[fx.Node]) -> list[Any]:
+        """What they are now."""
+        values = [node.meta["example_value"] for node in nodes]
+        if self.mode is not None:
+            with self.mode:  # a view that was written makes its formula anew when asked
+                for t in _tensors(values):
+                    t.is_leaf  # noqa: B018
+        return values
+
+    def run(self, node: fx.Node) -> None:
+        """Gives a node, and what it writes, their values."""
+        if self.mode is None:
             return
         if not node.meta.get("unbacked_bindings"):
             try:
@@ -348,8 +391,25 @@ class _Gradients:
                 node.meta["example_value"] = made
                 return
             except Exception:  # what runs under Dynamo alone
-                pass
-        if torch.is_grad_enabled():
+                log.debug("%s keeps Dynamo's example value", node, exc_info=True)
+        self._keep(node)
+
+    def run_in_eager(self, node: fx.Node) -> None:
+        """The same for what runs between two pieces."""
+        self.run(node)
+        self.record(node)
+
+    def record(self, node: fx.Node) -> None:
+        """Adds the gradients that eager records inside the node's kernel."""
+        recorded = _recorded_inside(node) if torch.is_grad_enabled() else []
+        if not recorded or self.mode is None:
+            return
+        for argument in _written(node):
+            for t in filter(_may_require_grad, _tensors(argument)):
+                if not t.requires_grad:
+                    with self.mode:
+                        t.copy_(_source())
+        if any(_falls_through(name, device) for name, device in recorded):
             self._require_results(node)
 
     def _value(self, node: fx.Node) -> Any:
@@ -357,19 +417,34 @@ class _Gradients:
             return functools.reduce(getattr, node.target.split("."), self.gm)
         return node.meta["example_value"]
 
-    def _source(self) -> torch.Tensor:
-        self.active = True
-        return torch.zeros((), requires_grad=True)
+    def _keep(self, node: fx.Node) -> None:
+        """What Dynamo says that it is, with a gradient if an argument has one."""
+        given = any(t.requires_grad for t in _tensors((node.args, node.kwargs)))
+        with self.mode:
+            node.meta["example_value"] = pytree.tree_map_only(
+                torch.Tensor, lambda t: t.detach(), self.original[node]
+            )
+        if given and torch.is_grad_enabled():
+            self._require_results(node)
 
     def _require_results(self, node: fx.Node) -> None:
         def require(t: torch.Tensor) -> torch.Tensor:
             if not is_plain(t) or not _may_require_grad(t) or t.requires_grad:
                 return t
             with self.mode:
-                return _Recorded.apply(self._source(), t)
+                return _Recorded.apply(_source(), t)
 
         value = node.meta.get("example_value")
         node.meta["example_value"] = pytree.tree_map_only(torch.Tensor, require, value)
+
+
+def _source() -> torch.Tensor:
+    return torch.zeros((), requires_grad=True)
+
+
+def _base(value: Any) -> Any:
+    is_view = isinstance(value, torch.Tensor) and value._is_view()
+    return value._base if is_view else value
 
 
 def _written(node: fx.Node) -> Iterator[Any]:

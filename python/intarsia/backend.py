@@ -92,14 +92,15 @@ def intarsia(
         try:
             return _compile_dynamo_graph(piece, inputs, settings, name)
         except Exception:
-            refused = (test for test in _pieces.REFUSED if _pieces.needs_cut(piece, test))
-            if (test := next(refused, None)) is None:
+            tests = (t for t in _pieces.REFUSED if _pieces.needs_cut(piece, inputs, t))
+            if (test := next(tests, None)) is None:
                 raise
-        return _pieces.compile_in_pieces(piece, test, compile_piece, settings.strict)
+        return _pieces.compile_in_pieces(piece, inputs, test, compile_piece, settings.strict)
 
     test = _pieces.is_differentiated_inside
-    if _pieces.needs_cut(gm, test):
-        return _pieces.compile_in_pieces(gm, test, compile_piece, settings.strict)
+    if _pieces.needs_cut(gm, example_inputs, test):
+        args = (gm, example_inputs, test, compile_piece, settings.strict)
+        return _pieces.compile_in_pieces(*args)
     return compile_piece(gm, example_inputs)
 
 

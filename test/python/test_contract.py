@@ -78,6 +78,7 @@ BROKEN = {
     "rank": ("Tensor", lambda x: x[None].clone(), like, ["output 0", "[1, 3, 4]", "[3, 4]"]),
     "size": ("Tensor", lambda x: x[:, :3].clone(), like, ["output 0", "[3, 3]", "[3, 4]"]),
     "device": ("Tensor", lambda x: x.to("meta"), like, ["output 0", "meta", "cpu"]),
+    "layout": ("Tensor", lambda x: x.to_sparse(), like, ["output 0", "Sparse", "strided"]),
     "second_result": (
         "(Tensor, Tensor)",
         lambda x: (x.clone(), x.half()),
@@ -206,6 +207,28 @@ def test_a_write_that_resizes(through):
     f = through(lambda x: (grow(x), x.sum())[1], torch.ones(3))
     with pytest.raises(intarsia.ContractError, match=r"argument 'x' has size \[5\].* had \[3\]"):
         f(torch.ones(3))
+
+
+not_itself_ = register(
+    "not_itself_(Tensor(a!) x) -> Tensor(a!)", lambda x: x.add_(1).clone(), lambda x: x
+)
+
+
+def test_an_argument_that_is_returned_is_the_argument(compile_with, tmp_path):
+    """The program goes on with the argument: a copy would not see what is written later."""
+
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return not_itself_(x).mul_(2), x + 1
+
+    program = torch.export.export(Module(), (torch.ones(3),))
+    loaded = intarsia.load(intarsia.aot_compile(program, tmp_path / "m.pt2"))
+    for f in (compile_with(Module()), loaded):
+        with pytest.raises(
+            intarsia.ContractError, match=r"not_itself_: output 0 is another tensor.*schema"
+        ) as caught:
+            f(torch.ones(3))
+        assert "test_contract.py" in str(caught.value)
 
 
 #: What a kernel returns, and what its fake said.

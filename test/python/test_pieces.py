@@ -75,6 +75,9 @@ add_sin_ = register(
     lambda x, y: (x.add_(y.sin()), None)[1],
     lambda x, y: None,
 )
+increment_ = register(
+    "increment_(Tensor(a!) x) -> ()", lambda x: (x.add_(1), None)[1], lambda x: None
+)
 passes = register("passes(Tensor x) -> Tensor", lambda x: x.sin() * x, like)
 library.impl("passes", torch.library.fallthrough_kernel, "Autograd")
 raw = register("raw(Tensor x) -> Tensor", lambda x: x.detach().sin(), like)
@@ -114,6 +117,29 @@ def writes_what_has_no_gradient(x):
     a = inner(buffer.exp())
     buffer.mul_(2)
     return a * tail.sum() + x.detach() * buffer
+
+
+def written_first(x, c):
+    increment_(c[0])
+    c.add_(x)
+    return c * 2
+
+
+def written_between(x, c):
+    c.mul_(2)
+    increment_(c.view(-1)[::2])
+    s = c.view(-1)[::2].sum()
+    c[:, 1] = x[:, 1]
+    return c * s
+
+
+def written_with_a_gradient(x, c):
+    c[:, 0].add_(x[:, 0])
+    v = c.view(-1)[::2]
+    increment_(v)
+    z = c * 2 + v.sum()
+    c[:, 1] = x[:, 1]
+    return z
 
 
 def passed_by_autograd(x):
@@ -179,6 +205,20 @@ def test_gradients_are_those_of_the_kernel(program, dynamic, fuse):
         assert_same(observe(compiled, size), observe(program, size))
 
 
+@pytest.mark.parametrize("program", [written_first, written_between, written_with_a_gradient])
+@pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
+def test_a_buffer_gets_its_gradient_in_the_course_of_a_program(program, dynamic, compile_with):
+    """Before that, what a kernel writes into it has none."""
+    seen = []
+    for function in (program, compile_with(program, dynamic=dynamic)):
+        x = torch.linspace(0.1, 1, 12).view(4, 3).requires_grad_()
+        c = torch.zeros(4, 3)
+        y = function(x, c)
+        (y * torch.arange(12.0).view(4, 3)).sum().backward()
+        seen.append((y.detach(), x.grad, c.detach()))
+    assert_same(seen[1], seen[0])
+
+
 def test_what_surrounds_it_is_fused():
     with intarsia.record_compilations() as compilations:
         observe(torch.compile(chain, backend="intarsia", fullgraph=True))
@@ -201,6 +241,7 @@ def test_without_gradients_the_graph_is_whole(compile_with):
 BROKEN = {
     "wrong_size": ("Tensor", lambda x: x[:2] * 2, r"output 0 is .*\[2, 2\].*promised.*\[3, 2\]"),
     "wrong_dtype": ("Tensor", lambda x: x.double(), r"output 0 is torch.float64.*torch.float32"),
+    "layout": ("Tensor", lambda x: x.to_sparse(), r"output 0 .*torch.sparse_coo.*strided"),
     "same": ("Tensor", lambda x: x, r"output 0 shares memory with an argument.*x\.clone\(\)"),
     "a_list": ("Tensor[]", lambda x: [x * 2], r"output 0 has 1 members.*promised 2"),
     "a_member": ("Tensor[]", lambda x: [x * 2, x[0] * 2], r"output 0\[1\] is .*\[2\].*\[3, 2\]"),

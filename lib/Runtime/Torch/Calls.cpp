@@ -93,6 +93,8 @@ struct ResultPlan {
   plan::ExprId expect = -1;
   bool binds = false;
   bool declaredAlias = false;
+  /// The argument that the operator says it returns; of a tied result.
+  std::optional<size_t> argument;
 };
 
 /// The thread's spare stack. Calls nest (a kernel may run a compiled program):
@@ -321,6 +323,8 @@ private:
                      Frame &frame, const Place &place);
   void checkNumber(plan::ExprId expected, const c10::IValue &value,
                    const Frame &frame, const Place &place) const;
+  void checkTied(const ResultPlan &result, const c10::IValue &value,
+                 const Frame &frame, const Place &place) const;
   bool fits(const SpecPlan &spec, c10::TensorImpl *tensor,
             const Frame &frame) const;
   at::Tensor mend(const SpecPlan &spec, at::Tensor tensor, const Frame &frame,
@@ -784,6 +788,12 @@ void PreparedCall::build(const CallSite &site) {
     isView |= isAten && declared.alias_info() &&
               !declared.alias_info()->isWrite() && !args.empty() &&
               args[0].form == ArgPlan::Form::Slot;
+    if (!isAten && results.back().kind == plan::Result::Kind::Tied &&
+        declared.alias_info())
+      for (size_t a = 0; a < arguments.size() && a < args.size(); ++a)
+        if (const c10::AliasInfo *alias = arguments[a].alias_info();
+            alias && alias->beforeSets() == declared.alias_info()->beforeSets())
+          results.back().argument = a;
     // A number that nobody uses leaves no trace in an exported program.
     c10::TypeKind kind = declared.type()->kind();
     if (results.back().kind == plan::Result::Kind::None &&
@@ -940,7 +950,7 @@ c10::IValue PreparedCall::boxArgument(const ArgPlan &arg,
 
 bool PreparedCall::fits(const SpecPlan &spec, c10::TensorImpl *tensor,
                         const Frame &frame) const {
-  if (tensor->dtype() != spec.dtype)
+  if (tensor->dtype() != spec.dtype || tensor->layout() != c10::Layout::Strided)
     return false;
   c10::Device device = tensor->device();
   if (device.type() != spec.device.type() ||
@@ -955,8 +965,6 @@ bool PreparedCall::fits(const SpecPlan &spec, c10::TensorImpl *tensor,
       return false;
   if (!step.fixStrides)
     return true;
-  if (tensor->layout() != c10::Layout::Strided)
-    return true; // a sparse tensor has no strides to promise
   c10::IntArrayRef strides = tensor->strides();
   for (size_t i = 0; i < strides.size(); ++i)
     if (strides[i] != extent(spec.strides[i], frame) && sizes[i] > 1)
@@ -977,6 +985,12 @@ static bool isFirstWarning(const std::string &subject) {
 at::Tensor PreparedCall::mend(const SpecPlan &spec, at::Tensor tensor,
                               const Frame &frame, const Place &place) {
   std::string promise = ", but its fake implementation promised ";
+  if (tensor.layout() != c10::Layout::Strided) {
+    std::ostringstream layout;
+    layout << tensor.layout();
+    broken(place.text() + " has the layout " + layout.str() + promise +
+           "a strided tensor");
+  }
   // Some of PyTorch's own fakes are wrong about dtypes; the graph behind was
   // traced with what they said.
   if (tensor.dtype() != spec.dtype && !isAten)
@@ -1160,13 +1174,41 @@ void PreparedCall::checkNumber(plan::ExprId expected, const c10::IValue &value,
   }
 }
 
+/// Null when the tensor has none.
+static const void *storageOf(const c10::TensorImpl *tensor) {
+  return tensor->unsafe_storage().unsafeGetStorageImpl();
+}
+
+static bool sharesStorage(const Value &value, const void *storage) {
+  return value.kind == Value::Kind::Tensor &&
+         storageOf(unwrap(value.tensor)) == storage;
+}
+
+/// The program goes on with the argument.
+void PreparedCall::checkTied(const ResultPlan &result, const c10::IValue &value,
+                             const Frame &frame, const Place &place) const {
+  if (!result.argument || args[*result.argument].slot < 0 || !value.isTensor())
+    return;
+  const Value &argument = frame.slots[args[*result.argument].slot];
+  if (!sharesStorage(argument, storageOf(value.unsafeToTensorImpl())))
+    throw Error(
+        ErrorKind::Contract,
+        name + ": " + place.text() +
+            " is another tensor than argument "
+            "'" +
+            op.schema().arguments()[*result.argument].name() +
+            "', which its schema says it returns" + at() +
+            ". Return the argument itself from the kernel, or declare "
+            "a result of its own in the schema (Tensor, without (a!)).");
+}
+
 void PreparedCall::receive(const ResultPlan &result, c10::IValue &&value,
                            Frame &frame, const Place &place) {
   if (result.expect >= 0)
     checkNumber(result.expect, value, frame, place);
   switch (result.kind) {
   case plan::Result::Kind::Tied:
-    return;
+    return checkTied(result, value, frame, place);
   case plan::Result::Kind::Ignore:
     // What PyTorch's own fakes promise of results that nobody reads is not
     // always true, and nobody's mistake that could be put right.
@@ -1201,16 +1243,6 @@ void PreparedCall::receive(const ResultPlan &result, c10::IValue &&value,
     return;
   }
   }
-}
-
-/// Null when the tensor has none.
-static const void *storageOf(const c10::TensorImpl *tensor) {
-  return tensor->unsafe_storage().unsafeGetStorageImpl();
-}
-
-static bool sharesStorage(const Value &value, const void *storage) {
-  return value.kind == Value::Kind::Tensor &&
-         storageOf(unwrap(value.tensor)) == storage;
 }
 
 namespace {
