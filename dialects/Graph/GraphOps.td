@@ -183,6 +183,27 @@ def Intarsia_AssertOp : Intarsia_Op<"assert", [MemoryEffects<[MemWrite]>]> {
   let hasCanonicalizeMethod = 1;
 }
 
+def Intarsia_CheckIndexOp
+    : Intarsia_Op<"check_index", [MemoryEffects<[MemWrite]>]> {
+  let summary = "an index that data decides, checked by a kernel";
+  let description = [{
+    Stands in the body of a kernel, which fails where the condition does not
+    hold: with the message, in which `{index}` and `{size}` stand for their
+    values, as an `IndexError` or else as a `RuntimeError`.
+
+    ```mlir
+    intarsia.check_index %inside, %index of %size,
+      "aten::index: index {index} is out of bounds, size {size}" index_error
+    ```
+  }];
+  let arguments = (ins I1:$condition, I64:$index, I64:$size, StrAttr:$message,
+      UnitAttr:$index_error);
+  let assemblyFormat = [{
+    $condition `,` $index `of` $size `,` $message
+    (`index_error` $index_error^)? attr-dict
+  }];
+}
+
 def Intarsia_KernelOp : Intarsia_Op<"kernel", [
     IsolatedFromAbove, Pure, SingleBlock,
     SingleBlockImplicitTerminator<"YieldOp">]> {

@@ -107,6 +107,12 @@ public:
   std::vector<Value> values;
 };
 
+/// What a kernel reports of a check that failed: its number, from 1, and of an
+/// index its value and the size.
+struct FailedCheck {
+  int64_t number, index, size;
+};
+
 class Activation {
 public:
   Activation(const Program &program, const Program::Impl &impl,
@@ -214,7 +220,7 @@ private:
   /// did.
   void finishCudaChecks(size_t &at);
   [[noreturn]] void checkFailed(const plan::Kernel &kernel,
-                                int64_t check) const;
+                                const FailedCheck &check) const;
   class SeparatedResults;
   class LaunchRecord;
   void view(const StepPlan &step);
@@ -260,7 +266,7 @@ private:
   OwnedValues relaid;
   MemoryLease arena;
   /// The numbers of the checks that failed, on each device that kernels with
-  /// checks were launched on: statusCount of i64.
+  /// checks were launched on: statusCount of FailedCheck.
   struct CudaStatus {
     int device;
     CUstream stream;
@@ -649,14 +655,27 @@ struct LaunchContext {
   const int64_t *symbols;
   size_t scratch;
   std::atomic<int64_t> failedCheck{0};
+  int64_t failedIndex = 0, failedSize = 0;
 };
 
 void runKernel(int64_t begin, int64_t end, void *context) {
   auto &launch = *static_cast<LaunchContext *>(context);
   void *scratch = launch.scratch ? threadScratch(launch.scratch) : nullptr;
   if (int64_t check = launch.kernel(launch.buffers, launch.symbols, begin, end,
-                                    scratch)) [[unlikely]]
-    launch.failedCheck.store(check, std::memory_order_relaxed);
+                                    scratch)) [[unlikely]] {
+    int64_t none = 0; // the first one counts
+    if (launch.failedCheck.compare_exchange_strong(none, check) && scratch) {
+      launch.failedIndex = static_cast<int64_t *>(scratch)[0];
+      launch.failedSize = static_cast<int64_t *>(scratch)[1];
+    }
+  }
+}
+
+static std::string withNumber(std::string text, std::string_view name,
+                              int64_t number) {
+  if (size_t at = text.find(name); at != std::string::npos)
+    text.replace(at, name.size(), std::to_string(number));
+  return text;
 }
 
 /// The bytes that a strided tensor spans, from its first element.
@@ -829,17 +848,19 @@ void Activation::launch(const StepPlan &step) {
     failed();
   if (int64_t check = context.failedCheck.load(std::memory_order_relaxed))
       [[unlikely]]
-    checkFailed(impl.plan.kernels[size_t(data.kernel)], check);
+    checkFailed(impl.plan.kernels[size_t(data.kernel)],
+                {check, context.failedIndex, context.failedSize});
   separated.copyBack();
 }
 
-void Activation::checkFailed(const plan::Kernel &kernel, int64_t check) const {
-  if (check < 0 || size_t(check) > kernel.checks.size())
+void Activation::checkFailed(const plan::Kernel &kernel,
+                             const FailedCheck &check) const {
+  if (check.number < 0 || size_t(check.number) > kernel.checks.size())
     internal("a kernel reports a check that the plan does not know");
-  const plan::Check &failed = kernel.checks[size_t(check) - 1];
-  // Of other values eager's own operator raises a RuntimeError.
+  const plan::Check &failed = kernel.checks[size_t(check.number) - 1];
+  std::string text = withNumber(failed.text, "{index}", check.index);
   throw Error(failed.isIndex ? ErrorKind::Index : ErrorKind::Operator,
-              failed.text);
+              withNumber(text, "{size}", check.size));
 }
 
 //===----------------------------------------------------------------------===//
@@ -873,7 +894,7 @@ int Activation::cudaDeviceOf(const StepPlan &step) const {
 /// Where a launch on `device` reports a failed check, zero now.
 CUdeviceptr Activation::cudaStatus(int device, CUstream stream, int32_t place) {
   auto address = [&](const CudaStatus &status) {
-    return status.memory + sizeof(int64_t) * CUdeviceptr(place);
+    return status.memory + sizeof(FailedCheck) * CUdeviceptr(place);
   };
   for (const CudaStatus &status : cudaStatuses)
     if (status.device == device && status.stream == stream)
@@ -882,7 +903,7 @@ CUdeviceptr Activation::cudaStatus(int device, CUstream stream, int32_t place) {
   status.device = device;
   status.stream = stream;
   TensorImpl *values = nullptr;
-  int64_t size = plan.statusCount, stride = 1;
+  int64_t size = 3 * int64_t(plan.statusCount), stride = 1;
   if (torch.emptyStrided(int16_t(DType::I64), /*CUDA*/ 1, int8_t(device), 1,
                          &size, &stride, &values))
     failed();
@@ -944,10 +965,10 @@ void Activation::finishCudaChecks(size_t &at) {
   for (CudaStatus &status : cudaStatuses) {
     CudaGuard guard(cudaDevice(status.device));
     const CudaDriver &driver = cudaDriver();
-    std::vector<int64_t> checks(size_t(plan.statusCount));
-    CUresult error = driver.cuMemcpyDtoHAsync(checks.data(), status.memory,
-                                              sizeof(int64_t) * checks.size(),
-                                              status.stream);
+    std::vector<FailedCheck> checks(size_t(plan.statusCount));
+    CUresult error = driver.cuMemcpyDtoHAsync(
+        checks.data(), status.memory, sizeof(FailedCheck) * checks.size(),
+        status.stream);
     if (!error)
       error = driver.cuStreamSynchronize(status.stream);
     if (error)
@@ -956,7 +977,7 @@ void Activation::finishCudaChecks(size_t &at) {
                      error);
     for (size_t i = 0; i < plan.steps.size(); ++i)
       if (int32_t place = plan.steps[i].status;
-          place >= 0 && checks[size_t(place)]) {
+          place >= 0 && checks[size_t(place)].number) {
         at = i;
         checkFailed(impl.plan.kernels[size_t(function.steps[i].kernel)],
                     checks[size_t(place)]);

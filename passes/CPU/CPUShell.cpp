@@ -23,6 +23,17 @@ static Value constant(OpBuilder &builder, Location loc, int64_t value) {
                                    builder.getI64IntegerAttr(value));
 }
 
+static Value elementAt(OpBuilder &builder, Location loc, Value array,
+                       int64_t place) {
+  return LLVM::GEPOp::create(
+      builder, loc, array.getType(), builder.getI64Type(), array,
+      ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(static_cast<int32_t>(place))});
+}
+
+int64_t CPUShell::scratchBytes(graph::KernelOp kernel) const {
+  return kernel::hasChecks(kernel) ? 64 : 0;
+}
+
 kernel::KernelEntry CPUShell::open(OpBuilder &builder, graph::KernelOp kernel,
                                    StringRef name) {
   Location loc = kernel.getLoc();
@@ -35,9 +46,7 @@ kernel::KernelEntry CPUShell::open(OpBuilder &builder, graph::KernelOp kernel,
   builder.setInsertionPointToStart(block);
 
   auto element = [&](Value array, int64_t number, Type type) -> Value {
-    Value at = LLVM::GEPOp::create(
-        builder, loc, pointer, type, array,
-        ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(static_cast<int32_t>(number))});
+    Value at = elementAt(builder, loc, array, number); // pointers, too
     return LLVM::LoadOp::create(builder, loc, type, at, 8);
   };
   kernel::KernelEntry entry;
@@ -53,20 +62,32 @@ kernel::KernelEntry CPUShell::open(OpBuilder &builder, graph::KernelOp kernel,
   entry.step = constant(builder, loc, 1);
   entry.scratch = block->getArgument(4);
   if (kernel::hasChecks(kernel)) {
+    // Not in the scratch memory itself, which could be one of the buffers for
+    // all that LLVM knows.
     entry.status = LLVM::AllocaOp::create(builder, loc, pointer, i64,
-                                          constant(builder, loc, 1), 8);
-    LLVM::StoreOp::create(builder, loc, constant(builder, loc, 0), entry.status,
-                          8);
+                                          constant(builder, loc, 3), 8);
+    for (int64_t place = 0; place < 3; ++place)
+      LLVM::StoreOp::create(builder, loc, constant(builder, loc, 0),
+                            elementAt(builder, loc, entry.status, place), 8);
   }
   return entry;
 }
 
 void CPUShell::close(OpBuilder &builder, Location loc,
                      const kernel::KernelEntry &entry) {
-  Value result = entry.status
-                     ? LLVM::LoadOp::create(builder, loc, builder.getI64Type(),
-                                            entry.status, 8)
-                           .getResult()
-                     : constant(builder, loc, 0);
-  func::ReturnOp::create(builder, loc, result);
+  if (!entry.status) {
+    func::ReturnOp::create(builder, loc, constant(builder, loc, 0));
+    return;
+  }
+  auto load = [&](int64_t place) -> Value {
+    return LLVM::LoadOp::create(builder, loc, builder.getI64Type(),
+                                elementAt(builder, loc, entry.status, place),
+                                8);
+  };
+  for (int64_t place : {1, 2}) {
+    Value number = load(place);
+    Value to = elementAt(builder, loc, entry.scratch, place - 1);
+    LLVM::StoreOp::create(builder, loc, number, to, 8);
+  }
+  func::ReturnOp::create(builder, loc, load(0));
 }

@@ -19,6 +19,7 @@ namespace intarsia {
 /// Makes a `func.func` with the signature of IntarsiaKernel.
 class CPUShell final : public kernel::KernelShell {
 public:
+  int64_t scratchBytes(graph::KernelOp kernel) const override;
   kernel::KernelEntry open(mlir::OpBuilder &builder, graph::KernelOp kernel,
                            llvm::StringRef name) override;
   void close(mlir::OpBuilder &builder, mlir::Location loc,

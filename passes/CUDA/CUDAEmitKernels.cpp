@@ -36,7 +36,7 @@ namespace intarsia {
 namespace {
 
 /// Parameters: a pointer for each input and result, an i64 for each symbol, the
-/// iterations of the parallel loop, and a pointer to the status, an i64.
+/// iterations of the parallel loop, and a pointer to the status, three i64.
 class CUDAShell final : public KernelShell {
 public:
   KernelEntry open(OpBuilder &builder, graph::KernelOp kernelOp,

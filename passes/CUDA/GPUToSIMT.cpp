@@ -483,7 +483,8 @@ LogicalResult Emulation::makeKernel(Emulation *wide, bool traces,
   code.set(ctx, Word::Buffers, block->getArgument(0));
   code.set(ctx, Word::Symbols, block->getArgument(1));
   code.set(ctx, Word::Domain, block->getArgument(3));
-  code.set(ctx, Word::Status, code.integer(0));
+  for (int64_t place = 0; place < 3; ++place)
+    code.store(code.integer(0), code.at(ctx, code.i64, Word::Status + place));
   constexpr Word arrays[] = {Word::States, Word::Exchange, Word::Delivered,
                              Word::Handles};
   for (auto [number, word] : llvm::enumerate(arrays))
@@ -518,7 +519,7 @@ LogicalResult Emulation::makeKernel(Emulation *wide, bool traces,
         number + 1 < sharedAt.size() ? sharedAt[number + 1] : sharedBytes;
     bound(part(sharedBegin() + offset), code.integer(end - offset));
   }
-  bound(code.at(ctx, code.i64, Word::Status), code.integer(8));
+  bound(code.at(ctx, code.i64, Word::Status), code.integer(24));
 
   auto run = [&](Emulation &emulation) {
     func::FuncOp thread = emulation.function;
@@ -556,6 +557,12 @@ LogicalResult Emulation::makeKernel(Emulation *wide, bool traces,
   Value isFault = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne,
                                         fault, code.integer(0));
   Value status = code.get(ctx, Word::Status, code.i64);
+  // As include/intarsia/Runtime/KernelABI.h has it; the grid has ended.
+  for (int64_t place = 0; place < 2; ++place) {
+    Value number =
+        code.load(code.at(ctx, code.i64, Word::Status + 1 + place), code.i64);
+    code.store(number, code.at(ctx, code.i64, place));
+  }
   func::ReturnOp::create(
       builder, loc,
       arith::SelectOp::create(builder, loc, isFault, numbered, status)

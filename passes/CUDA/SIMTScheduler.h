@@ -34,8 +34,7 @@ enum Word : int32_t {
   Buffers,
   Symbols,
   Domain,
-  Status,
-  States, // an array, as the three below
+  States = Domain + 2, // an array, as the three below
   Exchange,
   Delivered, // what a warp's threads had in Exchange when all had arrived
   Handles,
@@ -44,6 +43,7 @@ enum Word : int32_t {
   Sink,   // where accesses out of bounds go
   Bounds, // pairs of pointers: the first byte, and the one after the last
   Trace,  // null, or what simt_access writes to
+  Status, // three: the number of a check that failed, the index, the size
   words = 32
 };
 

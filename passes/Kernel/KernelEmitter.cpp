@@ -17,7 +17,6 @@
 
 #include "passes/Kernel/KernelEmitter.h"
 #include "passes/Kernel/ExprValue.h"
-#include "passes/Lower/IndexCheck.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
@@ -1167,11 +1166,18 @@ Value KernelEmitter::outerScalar(Value value) {
   return result;
 }
 
-void KernelEmitter::emitCheck(Operation *op, Value condition) {
+/// Numbers the check, and stores the number where it fails; of an index, also
+/// its value and the size.
+void KernelEmitter::emitCheck(Operation *op, Value condition, Value index,
+                              Value size) {
   NamedAttrList fields;
-  fields.set("text", cast<cf::AssertOp>(op).getMsgAttr());
-  if (op->hasAttr(indexCheckAttrName))
-    fields.set("index", b->getUnitAttr());
+  if (auto checkIndex = dyn_cast<graph::CheckIndexOp>(op)) {
+    fields.set("text", checkIndex.getMessageAttr());
+    if (checkIndex.getIndexError())
+      fields.set("index", b->getUnitAttr());
+  } else {
+    fields.set("text", cast<cf::AssertOp>(op).getMsgAttr());
+  }
   Attribute check = fields.getDictionary(b->getContext());
   auto *known = llvm::find(knownChecks, check);
   int64_t number = known - knownChecks.begin() + 1;
@@ -1179,18 +1185,38 @@ void KernelEmitter::emitCheck(Operation *op, Value condition) {
     knownChecks.push_back(check);
   Value one =
       arith::ConstantOp::create(*b, loc, b->getOneAttr(condition.getType()));
-  Value bad = arith::XOrIOp::create(*b, loc, condition, one);
+  Value bad = arith::XOrIOp::create(*b, loc, condition, one), anyBad = bad;
   if (width && (mask || isa<VectorType>(bad.getType()))) {
     bad = broadcast(bad);
     if (mask)
       bad = arith::AndIOp::create(*b, loc, bad, mask);
-    bad = vector::ReductionOp::create(*b, loc, vector::CombiningKind::OR, bad);
+    anyBad =
+        vector::ReductionOp::create(*b, loc, vector::CombiningKind::OR, bad);
   }
-  auto branch = scf::IfOp::create(*b, loc, bad, /*else=*/false);
+  auto branch = scf::IfOp::create(*b, loc, anyBad, /*else=*/false);
   OpBuilder::InsertionGuard guard(*b);
   b->setInsertionPointToStart(branch.thenBlock());
-  Value code = arith::ConstantOp::create(*b, loc, b->getI64IntegerAttr(number));
-  LLVM::StoreOp::create(*b, loc, code, status, 8);
+  auto wide = [&](int64_t value) -> Value { // positions may have 32 bits
+    return arith::ConstantOp::create(*b, loc, b->getI64IntegerAttr(value));
+  };
+  LLVM::StoreOp::create(*b, loc, wide(number), status, 8);
+  // The greatest of the lanes that fail.
+  auto store = [&](int32_t place, Value value) {
+    if (auto type = dyn_cast<VectorType>(value.getType())) {
+      Value least = broadcast(wide(std::numeric_limits<int64_t>::min()));
+      value = arith::SelectOp::create(*b, loc, broadcast(bad), value, least);
+      value = vector::ReductionOp::create(*b, loc, vector::CombiningKind::MAXSI,
+                                          value);
+    }
+    Value at =
+        LLVM::GEPOp::create(*b, loc, status.getType(), b->getI64Type(), status,
+                            ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(place)});
+    LLVM::StoreOp::create(*b, loc, value, at, 8);
+  };
+  if (!index)
+    return;
+  store(1, index);
+  store(2, size);
 }
 
 /// Emits the operations of a scalar body on scalars or vectors and returns what
@@ -1254,7 +1280,12 @@ SmallVector<Value> KernelEmitter::emitScalars(Block &scalarBody,
       continue;
     }
     if (isa<cf::AssertOp>(op)) {
-      emitCheck(&op, get(op.getOperand(0)));
+      emitCheck(&op, get(op.getOperand(0)), nullptr, nullptr);
+      continue;
+    }
+    if (auto check = dyn_cast<graph::CheckIndexOp>(op)) {
+      emitCheck(&op, get(check.getCondition()), get(check.getIndex()),
+                get(check.getSize()));
       continue;
     }
     if (op.getNumResults() != 1 || op.getNumRegions() != 0) {
@@ -2204,7 +2235,12 @@ void KernelEmitter::emitTeams() {
 }
 
 bool kernel::hasChecks(graph::KernelOp kernelOp) {
-  return kernelOp.walk([](cf::AssertOp) { return WalkResult::interrupt(); })
+  return kernelOp
+      .walk([](Operation *op) {
+        return isa<cf::AssertOp, graph::CheckIndexOp>(op)
+                   ? WalkResult::interrupt()
+                   : WalkResult::advance();
+      })
       .wasInterrupted();
 }
 
@@ -2238,6 +2274,7 @@ LogicalResult KernelEmitter::emit(OpBuilder &builder, StringRef name,
       scopes.back().scalars[expr.str()] = value;
   }
   scratch = entry.scratch;
+  scratchSize = SymExpr(shell.scratchBytes(kernelOp));
   status = entry.status;
   decideStreams();
 

@@ -124,7 +124,8 @@ struct KernelEntry {
   mlir::Value member, lane;
   /// Scratch memory; null when the schedule asks for none.
   mlir::Value scratch;
-  /// Where the number of a failed check is stored; null without checks.
+  /// Where a check that fails stores its number, the index, and the size: three
+  /// i64. Null without checks.
   mlir::Value status;
 };
 
@@ -132,6 +133,8 @@ struct KernelEntry {
 class KernelShell {
 public:
   virtual ~KernelShell() = default;
+  /// The bytes at the beginning of the scratch memory that are the shell's.
+  virtual int64_t scratchBytes(graph::KernelOp kernel) const { return 0; }
   /// Creates the function at the builder's insertion point, and moves that to
   /// where the loops belong.
   virtual KernelEntry open(mlir::OpBuilder &builder, graph::KernelOp kernel,
@@ -201,7 +204,8 @@ private:
                                              mlir::ValueRange arguments,
                                              const Index *position);
   mlir::Value emitExtract(mlir::tensor::ExtractOp op, const Index &index);
-  void emitCheck(mlir::Operation *op, mlir::Value condition);
+  void emitCheck(mlir::Operation *op, mlir::Value condition, mlir::Value index,
+                 mlir::Value size);
 
   /// Computes, before a loop, what does not vary along it and would cost a loop
   /// of its own inside.

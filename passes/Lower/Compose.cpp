@@ -11,7 +11,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Lower/Compose.h"
-#include "passes/Lower/IndexCheck.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
@@ -156,29 +155,21 @@ Scalar exprScalar(const SymExpr &expr, const Scalar &like) {
   return Scalar(context, value, DType::I64).to(like.dtype());
 }
 
-static cf::AssertOp createCheck(const Scalar &condition, StringRef message) {
-  const ScalarContext &context = condition.getContext();
-  return cf::AssertOp::create(context.builder, context.loc,
-                              condition.getValue(),
-                              context.builder.getStringAttr(message));
-}
-
 void check(const Scalar &condition, StringRef message) {
-  createCheck(condition, message);
+  const ScalarContext &context = condition.getContext();
+  cf::AssertOp::create(context.builder, context.loc, condition.getValue(),
+                       context.builder.getStringAttr(message));
 }
 
 Scalar checkedIndex(const Scalar &index, const SymExpr &size, bool wraps,
-                    StringRef message) {
+                    StringRef message, IndexFailure failure) {
   Scalar zero = index.constant(0), end = exprScalar(size, index);
   Scalar position = wraps ? select(index < zero, index + end, index) : index;
-  std::string text = message.str();
-  if (std::optional<int64_t> known = size.asInteger()) {
-    std::string number = std::to_string(*known);
-    text += message.contains("dimension") ? " with size " + number
-                                          : " (size " + number + ")";
-  }
-  cf::AssertOp check = createCheck((position >= zero) & (position < end), text);
-  check->setAttr(indexCheckAttrName, UnitAttr::get(check.getContext()));
+  Scalar inside = (position >= zero) & (position < end);
+  const ScalarContext &context = index.getContext();
+  graph::CheckIndexOp::create(context.builder, context.loc, inside.getValue(),
+                              index.getValue(), end.getValue(), message,
+                              failure == IndexFailure::IndexError);
   return max(zero, min(position, end - index.constant(1)));
 }
 

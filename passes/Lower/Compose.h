@@ -63,10 +63,14 @@ Scalar exprScalar(const SymExpr &expr, const Scalar &like);
 /// Makes the kernel fail with `message` where `condition` does not hold: once
 /// it has ended, the runtime raises it.
 void check(const Scalar &condition, llvm::StringRef message);
-/// An index (i64) into a dimension of `size`, checked at run time (`message` is
-/// the error) and clamped. A negative one counts from the end if `wraps`.
+/// What eager raises for an index that is out of range.
+enum class IndexFailure { IndexError, RuntimeError };
+/// An index (i64) into a dimension of `size`, checked at run time and clamped.
+/// `message` is the error; `{index}` and `{size}` in it are their values. A
+/// negative index counts from the end if `wraps`.
 Scalar checkedIndex(const Scalar &index, const SymExpr &size, bool wraps,
-                    llvm::StringRef message);
+                    llvm::StringRef message,
+                    IndexFailure failure = IndexFailure::IndexError);
 /// The element of `from` at an in-range position (i64), in its compute type.
 Scalar readAt(const Tensor &from, llvm::ArrayRef<Scalar> position);
 

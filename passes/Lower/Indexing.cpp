@@ -23,6 +23,12 @@ bool isIndex(const std::optional<Tensor> &tensor) {
   return tensor && (tensor->dtype == DType::I64 || tensor->dtype == DType::I32);
 }
 
+/// As eager says it.
+std::string outOfBounds(int64_t dim) {
+  return "index {index} is out of bounds for dimension " + std::to_string(dim) +
+         " with size {size}";
+}
+
 Lowered lowerEmbedding(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> weight = tensorArgument(call, kernel, "weight");
   std::optional<Tensor> indices = tensorArgument(call, kernel, "indices");
@@ -35,7 +41,8 @@ Lowered lowerEmbedding(graph::CallOp call, KernelBuilder &kernel) {
       [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
         Scalar row =
             checkedIndex(v[0].to(DType::I64), weight->sizes[0], false,
-                         "aten::embedding: index out of range in self");
+                         "aten::embedding: index out of range in self (index "
+                         "{index}, size {size})");
         return readAt(*weight, {row, position.back()});
       })};
 }
@@ -62,12 +69,9 @@ Lowered lowerGather(graph::CallOp call, KernelBuilder &kernel) {
       kernel, {*index}, index->sizes, self->dtype,
       [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
         SmallVector<Scalar> source = llvm::to_vector(position);
-        source[*dim] =
-            checkedIndex(v[0].to(DType::I64), self->sizes[*dim], false,
-                         ("aten::gather: index is out of bounds for "
-                          "dimension " +
-                          Twine(*dim))
-                             .str());
+        source[*dim] = checkedIndex(v[0].to(DType::I64), self->sizes[*dim],
+                                    false, "aten::gather: " + outOfBounds(*dim),
+                                    IndexFailure::RuntimeError);
         return readAt(*self, source);
       })};
 }
@@ -84,9 +88,10 @@ Lowered lowerIndexSelect(graph::CallOp call, KernelBuilder &kernel) {
       kernel, {Access{*index, {*dim}}}, resultSizes(call), self->dtype,
       [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
         SmallVector<Scalar> source = llvm::to_vector(position);
-        source[*dim] =
-            checkedIndex(v[0].to(DType::I64), self->sizes[*dim], false,
-                         "aten::index_select: index out of range in self");
+        source[*dim] = checkedIndex(
+            v[0].to(DType::I64), self->sizes[*dim], false,
+            "aten::index_select: index out of range in self (index "
+            "{index}, size {size})");
         return readAt(*self, source);
       })};
 }
@@ -149,11 +154,9 @@ Lowered lowerIndex(graph::CallOp call, KernelBuilder &kernel) {
         for (int64_t dim = 0; dim < self->rank(); ++dim) {
           if (indices[dim]) {
             auto which = llvm::find(indexed, dim) - indexed.begin();
-            std::string message =
-                "aten::index: index is out of bounds for dimension " +
-                std::to_string(dim);
             source.push_back(checkedIndex(v[which].to(DType::I64),
-                                          self->sizes[dim], true, message));
+                                          self->sizes[dim], true,
+                                          "aten::index: " + outOfBounds(dim)));
             if (isAdjacent && dim == indexed.back())
               next = start + indexRank;
           } else {
@@ -189,16 +192,14 @@ Lowered lowerScatter(
   if (std::optional<Operand> from = source(*self, *index, *dim))
     operands.push_back(*from);
   std::string message =
-      (call.getCallee().split('.').first +
-       ": an index is out of bounds for dimension " + Twine(*dim))
-          .str();
-  return SmallVector<Tensor>{
-      computeAt(kernel, operands, self->sizes, self->dtype,
-                [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
-                  Scalar at = checkedIndex(v[1], self->sizes[*dim],
-                                           /*wraps=*/false, message);
-                  return select(position[*dim] == at, value(v[0], v), v[0]);
-                })};
+      call.getCallee().split('.').first.str() + ": " + outOfBounds(*dim);
+  return SmallVector<Tensor>{computeAt(
+      kernel, operands, self->sizes, self->dtype,
+      [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
+        Scalar at = checkedIndex(v[1], self->sizes[*dim], /*wraps=*/false,
+                                 message, IndexFailure::RuntimeError);
+        return select(position[*dim] == at, value(v[0], v), v[0]);
+      })};
 }
 
 Lowered lowerScatterValue(graph::CallOp call, KernelBuilder &kernel) {

@@ -312,9 +312,9 @@ Scalar NegativeLogLikelihood::rowIn(const Tensor &tensor,
 
 Target NegativeLogLikelihood::at(const Scalar &target) const {
   Scalar isIgnored = target == target.constant(ignoreIndex);
-  Scalar index =
-      checkedIndex(select(isIgnored, target.constant(0), target), self.sizes[1],
-                   false, "aten::nll_loss: a target is out of bounds");
+  Scalar index = checkedIndex(
+      select(isIgnored, target.constant(0), target), self.sizes[1], false,
+      "aten::nll_loss: Target {index} is out of bounds (size {size}).");
   Scalar one = Scalar(target.getContext(), nullptr, self.dtype).constant(1.0);
   Scalar weightOf = weight ? readAt(*weight, {index}) : one;
   return {index, isIgnored,

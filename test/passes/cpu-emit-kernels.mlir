@@ -35,7 +35,7 @@ func.func @columns(%x: !mat) -> !mat {
 
 // What is checked at run time has a number and a text.
 // CHECK-LABEL: func.func @checked
-// CHECK: checks = [{index, text = "aten::embedding: index out of range in self"}]
+// CHECK: checks = [{index, text = "aten::embedding: index out of range in self (index {index}, size {size})"}]
 func.func @checked(%w: !mat, %i: !intarsia.tensor<[3]xi64>) -> !intarsia.tensor<[3, 1024]xf32> {
   %0 = intarsia.call "aten::embedding"(weight = %w, indices = %i, padding_idx = -1, scale_grad_by_freq = false, sparse = false) : (!mat, !intarsia.tensor<[3]xi64>) -> !intarsia.tensor<[3, 1024]xf32>
   return %0 : !intarsia.tensor<[3, 1024]xf32>
@@ -126,7 +126,11 @@ func.func @pieces(%x: !mat, %i: !intarsia.tensor<[7]xi64>, %y: !intarsia.tensor<
 // CHECK: %[[STATUS:.+]] = llvm.alloca
 // CHECK: scf.if
 // CHECK: llvm.store %{{.+}}, %[[STATUS]]
-// CHECK: %[[RESULT:.+]] = llvm.load %[[STATUS]]
+// The index and the size are left in the scratch memory, %arg4.
+// CHECK: %[[PLACE:.+]] = llvm.getelementptr %arg4[0]
+// CHECK-NEXT: llvm.store %{{.+}}, %[[PLACE]]
+// CHECK: %[[NUMBER:.+]] = llvm.getelementptr %[[STATUS]][0]
+// CHECK: %[[RESULT:.+]] = llvm.load %[[NUMBER]]
 // CHECK: return %[[RESULT]] : i64
 
 // The row's sum is computed once, before the loop over what is joined.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 import warnings
 
@@ -167,3 +168,37 @@ def test_skeleton_of_an_operator_without_tensors():
     torch.library.define("test::made", "(SymInt n) -> Tensor")
     text = intarsia.backend._hooks.missing_fake_advice("unsupported operator: test.made.default")
     assert "def _(n):" in text and "return torch.empty(...)" in text
+
+
+INDEXED = {
+    "index": lambda x, i: x[:, i],
+    "negative": lambda x, i: x[:, -i - 1],
+    "index_select": lambda x, i: x.t().index_select(0, i),
+    "gather": lambda x, i: x.gather(1, i.expand(2, 2)),
+    "embedding": lambda x, i: torch.nn.functional.embedding(i, x.t()),
+    "scatter": lambda x, i: x.scatter(1, i[:1].expand(2, 1) + 6, 1.0),
+    "nll_loss": lambda x, i: torch.nn.functional.nll_loss(x, i),
+    "vector": lambda x, i: x[:, torch.arange(70).remainder(5).index_fill(0, i + 40, 7)],
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", INDEXED)
+def test_an_index_out_of_range(compile_with, name, dynamic):
+    """The error has eager's type, and says what eager says and more."""
+
+    def f(x, i):
+        return INDEXED[name](x * 2, i) + 1
+
+    x, i = torch.ones(2, 5), torch.tensor([1, 7])
+    with pytest.raises((IndexError, RuntimeError)) as eager:
+        f(x, i)
+    with pytest.raises((IndexError, RuntimeError)) as caught:
+        compile_with(f, dynamic=dynamic)(x, i)
+    assert isinstance(caught.value, IndexError) == isinstance(eager.value, IndexError)
+    # Eager counts the dimensions of a tensor that it has permuted.
+    said, text = (re.sub(r"dimension \d", "dimension", str(e.value)) for e in (eager, caught))
+    assert said.rstrip(".") in text
+    if isinstance(caught.value, intarsia.IntarsiaError):
+        assert ("-8" if name == "negative" else "7") in text and "size 5" in text
+        assert "test_errors.py" in text

@@ -238,9 +238,10 @@ struct Function {
 
 /// Something that a kernel finds out of the values that it reads.
 struct Check {
-  std::string text; // "aten::embedding: index out of range in self"
-  /// An index into a tensor; any other is a value that eager's operator
-  /// refuses.
+  /// "aten::index: index {index} is out of bounds for dimension 0 with size
+  /// {size}"
+  std::string text;
+  /// An IndexError; any other is a RuntimeError in eager, too.
   bool isIndex = false;
 };
 

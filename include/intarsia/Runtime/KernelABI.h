@@ -23,8 +23,9 @@ extern "C" {
 ///   symbols  the kernel's index arguments
 ///   scratch  at least the bytes that the launch step says, 64-byte aligned,
 ///            private to this call; null when 0
-/// Returns 0, or the number (from 1) of the check that failed: an index that
-/// data decided was out of range. Never throws, keeps no state.
+/// Returns 0, or the number (from 1) of the check that failed. Of an index that
+/// data decided, its value and the size of the dimension are then the first two
+/// int64_t of `scratch`. Never throws, keeps no state.
 typedef int64_t (*IntarsiaKernel)(void *const *buffers, const int64_t *symbols,
                                   int64_t begin, int64_t end, void *scratch);
 }

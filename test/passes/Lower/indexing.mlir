@@ -6,7 +6,7 @@
 // CHECK: ^bb0(%[[W:.+]]: tensor<11x3xf32>, %{{.+}}: tensor<?xi64>, %{{.+}}: index):
 // CHECK: ^bb0(%[[I:.+]]: i64, %{{.+}}: f32):
 // CHECK: %[[COLUMN:.+]] = linalg.index 1 : index
-// CHECK: cf.assert %{{.+}}, "aten::embedding: index out of range in self (size 11)" {intarsia.index_check}
+// CHECK: intarsia.check_index %{{.+}}, %{{.+}} of %{{.+}}, "aten::embedding: index out of range in self (index {index}, size {size})" index_error
 // CHECK: arith.minsi
 // CHECK: arith.maxsi
 // CHECK: tensor.extract %[[W]][%{{.+}}, %[[COLUMN]]] : tensor<11x3xf32>
@@ -23,8 +23,8 @@ func.func @embedding(%w: !intarsia.tensor<[11, 3]xf32>, %i: !intarsia.tensor<[s0
 // CHECK: %[[D1:.+]] = linalg.index 1 : index
 // CHECK: %[[D2:.+]] = linalg.index 2 : index
 // CHECK: arith.addi
-// CHECK: cf.assert %{{.+}}, "aten::index: index is out of bounds for dimension 0 with size 2"
-// CHECK: cf.assert %{{.+}}, "aten::index: index is out of bounds for dimension 2 with size 4"
+// CHECK: intarsia.check_index {{.+}}, "aten::index: index {index} is out of bounds for dimension 0 with size {size}" index_error
+// CHECK: intarsia.check_index {{.+}}, "aten::index: index {index} is out of bounds for dimension 2 with size {size}" index_error
 // CHECK: tensor.extract %{{.+}}[%{{.+}}, %[[D1]], %{{.+}}, %[[D2]]]
 func.func @index(%x: !intarsia.tensor<[2, 3, 4, 5]xf32>, %i: !intarsia.tensor<[7]xi64>) -> !intarsia.tensor<[7, 3, 5]xf32> {
   %0 = intarsia.call "aten::index.Tensor"(self = %x, indices = [%i, none, %i])
@@ -45,7 +45,7 @@ func.func @mask(%x: !intarsia.tensor<[4]xf32>, %m: !intarsia.tensor<[4]xbool>) -
 // One index a row: no two values go to the same place.
 
 // CHECK-LABEL: func.func @scatter
-// CHECK: cf.assert %{{.+}}, "aten::scatter: an index is out of bounds for dimension 1 with size 5"
+// CHECK: intarsia.check_index {{.+}}, "aten::scatter: index {index} is out of bounds for dimension 1 with size {size}"{{$}}
 // CHECK: arith.cmpi eq
 // CHECK: arith.select
 func.func @scatter(%x: !intarsia.tensor<[s0, 5]xf32>, %i: !intarsia.tensor<[s0, 1]xi64>) -> !intarsia.tensor<[s0, 5]xf32> {

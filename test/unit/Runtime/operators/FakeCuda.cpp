@@ -124,7 +124,10 @@ static void addOneRows(void **parameters) {
 
 /// Its second check fails.
 static void failingCheck(void **parameters) {
-  **static_cast<long long **>(parameters[4]) = 2;
+  long long *status = *static_cast<long long **>(parameters[4]);
+  status[0] = 2;  // the number of the check
+  status[1] = 11; // the index
+  status[2] = 4;  // the size
 }
 
 extern "C" {
