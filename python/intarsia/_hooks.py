@@ -224,9 +224,13 @@ def keep_effects(gm: fx.GraphModule) -> Iterator[None]:
         yield
 
 
-def keep_exported_effects() -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def keep_exported_effects() -> Iterator[None]:
     """The same while a program is exported, whose branches PyTorch traces apart."""
-    return _marked(_registered_operators())
+    import torch._inductor.config
+
+    with _marked(_registered_operators()), torch._inductor.config.patch(fallback_random=True):
+        yield
 
 
 @contextlib.contextmanager

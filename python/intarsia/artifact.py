@@ -47,7 +47,8 @@ def export(
     """``torch.export.export`` that says how to write a fake that is missing.
 
     It keeps calls of custom operators whose result is unused in branches and loops, too,
-    which PyTorch would leave out.
+    which PyTorch would leave out. A program with ``torch.vmap`` is decomposed: what PyTorch
+    records of it no file could call.
 
     Parameters
     ----------
@@ -61,9 +62,27 @@ def export(
         (PEP 678) names it, its schema and library, and has one to paste.
     """
     with _hooks.advised(), _hooks.keep_exported_effects():
-        program = torch.export.export(module, args, kwargs, **options)
+        program = _without_transforms(torch.export.export(module, args, kwargs, **options))
     _note_numbers(program)
     return program
+
+
+#: Where export finds what it writes for functorch's transforms.
+_TRANSFORMS = "torch._functorch.predispatch"
+
+
+def _without_transforms(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program with what ``torch.vmap`` does written out.
+
+    Export records its beginning and its end, Python functions that no file can call, and
+    the batching rules of the operators between them, custom ones' too, are PyTorch's.
+    """
+    modules = (m for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule))
+    targets = (node.target for module in modules for node in module.graph.nodes)
+    if all(getattr(target, "__module__", "") != _TRANSFORMS for target in targets):
+        return program
+    with _hooks.advised(), _hooks.keep_exported_effects():
+        return program.run_decompositions({})
 
 
 def _note_numbers(program: torch.export.ExportedProgram) -> None:
@@ -88,10 +107,10 @@ def _note_numbers(program: torch.export.ExportedProgram) -> None:
             node.meta["custom"] = custom
 
 
-def _with_numbers(source: str, folder: str) -> str:
-    """The path of the saved program with these numbers noted, if any are missing.
+def _completed(source: str, folder: str) -> str:
+    """The path of the saved program with such numbers noted and without transforms.
 
-    ``torch.export.save`` does not write them, unless `_note_numbers` was there before.
+    ``torch.export.save`` does not write the numbers, unless `_note_numbers` was there before.
     """
     try:
         with zipfile.ZipFile(source) as archive:
@@ -99,27 +118,35 @@ def _with_numbers(source: str, folder: str) -> str:
             text = "".join(archive.read(name).decode() for name in graphs)
     except Exception:
         return source  # the compiler says what is wrong with the file
-    if "intarsia_number" in text:
+    lacks_numbers = "intarsia_number" not in text and _calls_for_numbers(text)
+    if not lacks_numbers and _TRANSFORMS not in text:
         return source
+    try:
+        program = torch.export.load(source)
+    except Exception as error:  # what it cannot read, we may
+        if lacks_numbers:
+            warnings.warn(
+                f"{source}: the numbers that its operators return will not be compared "
+                f"with their fakes, because PyTorch cannot read the file again "
+                f"({type(error).__name__}: {' '.join(str(error).split())[:200]}); give "
+                "intarsia.aot_compile the exported program itself",
+                stacklevel=3,
+            )
+        return source
+    program = _without_transforms(program)
+    _note_numbers(program)
+    target = os.path.join(folder, f"{Path(source).stem}.pt2")
+    torch.export.save(program, target)
+    return target
+
+
+def _calls_for_numbers(text: str) -> bool:
+    """Whether a saved program calls custom operators that return a number alone."""
     for namespace, name, overload in set(_CALLED.findall(text)):
         op = getattr(getattr(getattr(torch.ops, namespace), name, None), overload, None)
         if namespace not in TRACED and op is not None and _fx.returns_number(op):
-            try:
-                program = torch.export.load(source)
-            except Exception as error:  # what it cannot read, we may
-                warnings.warn(
-                    f"{source}: the numbers that its operators return will not be compared "
-                    f"with their fakes, because PyTorch cannot read the file again "
-                    f"({type(error).__name__}: {' '.join(str(error).split())[:200]}); give "
-                    "intarsia.aot_compile the exported program itself",
-                    stacklevel=3,
-                )
-                return source
-            _note_numbers(program)
-            target = os.path.join(folder, f"{Path(source).stem}.pt2")
-            torch.export.save(program, target)
-            return target
-    return source
+            return True
+    return False
 
 
 _CALLED = re.compile(r'"target": *"torch\.ops\.(\w+)\.(\w+)\.(\w+)"')
@@ -210,13 +237,14 @@ def aot_compile(
         name = Path(output).stem
         source = os.fspath(program) if is_path else os.path.join(folder, f"{name}.pt2")
         if not is_path:
+            program = _without_transforms(program)
             _note_numbers(program)
             with _hooks.advised():
                 torch.export.save(program, source)
         for library in libraries:
             torch.ops.load_library(library)
         if is_path and not code_only:
-            source = _with_numbers(source, folder)
+            source = _completed(source, folder)
         if dtype is not None:
             converted = os.path.join(folder, f"{name}.{dtype}.pt2")
             _convert.convert(source, converted, str(dtype).removeprefix("torch."))

@@ -280,3 +280,57 @@ def test_a_check_of_a_value_fails(tmp_path):
     assert compiled(torch.tensor([9, 4])).tolist() == [18, 13]
     with pytest.raises(GuardError, match=r"is 10, but .*torch\._check.* from 0 to 9"):
         compiled(torch.tensor([10, 4]))
+
+
+SEEN: list[str] = []
+
+
+@torch.library.custom_op("exported::batched", mutates_args=())
+def batched(x: torch.Tensor) -> torch.Tensor:
+    SEEN.append(f"batched {list(x.shape)}")
+    return x * 2
+
+
+batched.register_fake(torch.empty_like)
+batched.register_vmap(lambda info, dims, x: (batched(x), dims[0]))
+
+
+@torch.library.custom_op("exported::unused", mutates_args=())
+def unused(x: torch.Tensor) -> torch.Tensor:
+    SEEN.append("unused")
+    return x.clone()
+
+
+unused.register_fake(torch.empty_like)
+
+
+class Vmapped(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+
+    def forward(self, x):
+        unused(x)
+        torch.rand(2)
+        self.total.add_(x.sum(0))
+        y = torch.vmap(lambda row: batched(row.sin()) + 1)(x) * 2
+        return y, self.total + torch.rand(3), torch.vmap(torch.vmap(batched))(x[:, :, None])
+
+
+@pytest.mark.parametrize("how", ["exported", "exported by us", "saved"])
+def test_vmap_in_a_program_that_was_not_decomposed(tmp_path, how):
+    exporter = intarsia.export if how == "exported by us" else torch.export.export
+    shapes = ({0: torch.export.Dim.AUTO},)
+    program = exporter(Vmapped(), (torch.ones(2, 3),), dynamic_shapes=shapes)
+    if how == "saved":
+        torch.export.save(program, tmp_path / "m.pt2")
+        program = tmp_path / "m.pt2"
+    loaded, eager = intarsia.load(intarsia.aot_compile(program, tmp_path / "c.pt2")), Vmapped()
+    for rows in (2, 5):
+        seen = []
+        for function in (loaded, eager):
+            SEEN.clear()
+            torch.manual_seed(0)
+            results = function(torch.linspace(0, 1, rows * 3).view(rows, 3))
+            seen.append((results, list(SEEN), torch.rand(1)))
+        assert_same(*seen)
