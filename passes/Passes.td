@@ -282,6 +282,28 @@ def FreezeWeights : Pass<"freeze-weights", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numFrozen", "frozen", "Results made weights">];
 }
 
+def PackWeights : Pass<"pack-weights", "::mlir::ModuleOp"> {
+  let summary = "Lay out weights for products when they are loaded";
+  let description = [{
+    A product (`aten::linear`, `matmul`, `mm`, `addmm`) of float32 rows on the CPU, at
+    least 32 and known, with a weight that nothing writes becomes oneDNN's, with a further
+    weight `packed:0`, ..., which the runtime makes of the other one when the file
+    is loaded.
+
+    ```mlir
+    %0 = intarsia.call "aten::linear"(input = %x, weight = %w, bias = none)
+      : (!intarsia.tensor<[64, 256]xf32>, !intarsia.tensor<[128, 256]xf32>)
+      -> !intarsia.tensor<[64, 128]xf32>
+    // becomes
+    %p = intarsia.weight "packed:0" : !intarsia.tensor<[128, 256]xf32>
+    %0 = intarsia.call "mkldnn::_linear_pointwise"(X = %x, W = %p, B = none,
+        attr = "none", scalars = [], algorithm = "") ...
+    ```
+  }];
+  let dependentDialects = ["::intarsia::graph::GraphDialect"];
+  let statistics = [Statistic<"numPacked", "packed", "Products with packed weights">];
+}
+
 def Functionalise : Pass<"functionalise", "::mlir::ModuleOp"> {
   let summary = "Rename writes through shared storage to values, where all is known";
   let description = [{

@@ -151,6 +151,8 @@ private:
     timed("freeze", [&] {
       runPasses("freezing", [&](OpPassManager &manager) {
         manager.addPass(createFreezeWeights());
+        if (options.target == "cpu")
+          manager.addPass(createPackWeights());
       });
       auto frozen = module->lookupSymbol<ModuleOp>("frozen");
       if (!frozen)

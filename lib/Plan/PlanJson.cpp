@@ -331,6 +331,8 @@ Json write(const Weight &weight) {
   put(json, "object", weight.object, -1);
   put(json, "storageOffset", weight.storageOffset, 0);
   put(json, "mutated", weight.mutated, false);
+  put(json, "packedFrom", weight.packedFrom);
+  put(json, "packedRows", weight.packedRows, 0);
   return json;
 }
 
@@ -723,6 +725,8 @@ Weight readWeight(const Node &node) {
   read(node, "object", weight.object);
   read(node, "storageOffset", weight.storageOffset);
   read(node, "mutated", weight.mutated);
+  read(node, "packedFrom", weight.packedFrom);
+  read(node, "packedRows", weight.packedRows);
   return weight;
 }
 

@@ -42,6 +42,9 @@ public:
         out << " object " << weight.object;
       if (weight.mutated)
         out << " mutated";
+      if (!weight.packedFrom.empty())
+        out << " packed from \"" << weight.packedFrom << "\" for "
+            << weight.packedRows << " rows";
       out << "\n";
     }
     for (size_t i = 0; i < plan.kernels.size(); ++i) {

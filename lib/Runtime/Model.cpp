@@ -304,7 +304,7 @@ Model::instance(const std::map<std::string, Tensor> &weights) const {
 std::vector<std::string> Model::weightNames() const {
   std::vector<std::string> names;
   for (const plan::Weight &weight : impl->shared->plan.weights)
-    if (!isFrozen(weight))
+    if (!isDerived(weight))
       names.push_back(weight.name);
   return names;
 }
@@ -313,7 +313,7 @@ Tensor Model::weight(const std::string &name) const {
   const std::vector<plan::Weight> &weights = impl->shared->plan.weights;
   std::string list;
   for (size_t i = 0; i < weights.size(); ++i) {
-    if (isFrozen(weights[i]))
+    if (isDerived(weights[i]))
       continue;
     if (weights[i].name == name) {
       Value value = retain(program().weight(i));

@@ -87,6 +87,9 @@ public:
             plan.weight = int64_t(w);
         if (plan.weight < 0)
           malformed("there is no weight '" + input.weight + "'");
+        // What is packed has no strides, and nobody gives it.
+        if (!impl.plan.weights[size_t(plan.weight)].packedFrom.empty())
+          plan.spec.reset();
       }
       out.inputs.push_back(std::move(plan));
     }

@@ -99,6 +99,27 @@ Value WeightReader::checked(const plan::Weight &weight, const Tensor &given) {
   return Value::of(owned.take());
 }
 
+Value WeightReader::packed(const plan::Weight &weight, const Value &source,
+                           bool isOwn) {
+  Tensor own;
+  Tensor &packed = isOwn ? own : records[weight.name];
+  if (!packed) {
+    std::vector<int64_t> sizes = constants(weight, weight.spec.sizes);
+    std::vector<int64_t> strides = constants(weight, weight.spec.strides);
+    TensorInfo info;
+    TensorImpl *view = nullptr, *tensor = nullptr;
+    if (torchApi().describe(source.tensor, &info) ||
+        torchApi().asStrided(source.tensor, int64_t(sizes.size()), sizes.data(),
+                             strides.data(), info.storageOffset, &view))
+      throwShimError();
+    Tensor matrix(view);
+    if (torchApi().packWeight(view, weight.packedRows, &tensor))
+      throwShimError();
+    packed = Tensor(tensor);
+  }
+  return retain(Value::of(packed.get()));
+}
+
 void WeightReader::fail(const plan::Weight &weight, const std::string &what) {
   throw Error(ErrorKind::Load, "'" + archiveOf(weight).path() + "': weight '" +
                                    weight.name + "' " + what);
@@ -193,8 +214,9 @@ const Tensor &WeightReader::mapped(const plan::Weight &weight) {
 // WeightValues
 //===----------------------------------------------------------------------===//
 
-bool intarsia::runtime::isFrozen(const plan::Weight &weight) {
-  return weight.record.rfind(plan::frozenRecords, 0) == 0;
+bool intarsia::runtime::isDerived(const plan::Weight &weight) {
+  return weight.record.rfind(plan::frozenRecords, 0) == 0 ||
+         !weight.packedFrom.empty();
 }
 
 /// Tied weights have several names and one place.
@@ -279,11 +301,26 @@ void WeightValues::read(WeightReader &reader, const plan::Plan &plan,
     const plan::Weight &weight = plan.weights[i];
     if (auto given = replaced.find(weight.name); given != replaced.end())
       values.push_back(reader.checked(weight, given->second));
+    else if (!weight.packedFrom.empty())
+      pack(reader, plan, weight, replaced);
     else if (weight.record.empty() && other)
       values.push_back(other(i));
     else
       values.push_back(reader.read(weight));
   }
+}
+
+void WeightValues::pack(WeightReader &reader, const plan::Plan &plan,
+                        const plan::Weight &weight,
+                        const std::map<std::string, Tensor> &replaced) {
+  for (size_t i = 0; i < values.size(); ++i)
+    if (plan.weights[i].name == weight.packedFrom) {
+      values.push_back(reader.packed(weight, values[i],
+                                     replaced.count(weight.packedFrom) != 0));
+      return;
+    }
+  throw Error(ErrorKind::Load, "the plan packs weight '" + weight.packedFrom +
+                                   "', which does not come before");
 }
 
 WeightValues::~WeightValues() {

@@ -40,6 +40,10 @@ public:
   /// Owned.
   Value read(const plan::Weight &weight);
 
+  /// `source`'s value as oneDNN wants it: made once for all instances that have
+  /// the file's weight (`isOwn`: another one). Owned.
+  Value packed(const plan::Weight &weight, const Value &source, bool isOwn);
+
   /// A user's tensor for the weight: itself, or a copy with the strides that
   /// the program was compiled for.
   /// Owned. Throws Error(Guard) for another dtype, shape or device.
@@ -61,8 +65,8 @@ private:
   std::map<std::string, Tensor> copies;
 };
 
-/// Whether the weight was computed of others at compile time.
-bool isFrozen(const plan::Weight &weight);
+/// Whether the weight is made of others: at compile time, or when it is loaded.
+bool isDerived(const plan::Weight &weight);
 
 /// The weights of one instance, in the order of `plan.weights`, owned by the
 /// result. `replaced` goes by names; all names of a tied weight follow.
@@ -86,6 +90,9 @@ private:
   void read(WeightReader &reader, const plan::Plan &plan,
             const std::map<std::string, Tensor> &replaced,
             const std::function<Value(size_t)> &other);
+  void pack(WeightReader &reader, const plan::Plan &plan,
+            const plan::Weight &weight,
+            const std::map<std::string, Tensor> &replaced);
 
   std::vector<Value> values;
 };

@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "intarsia/Plan/Metadata.h"
+#include "passes/Normalise/Weights.h"
 #include "passes/Passes.h"
 #include "passes/Plan/Storage.h"
 
@@ -57,11 +58,6 @@ static std::optional<uint64_t> denseBytes(Type type) {
   return uint64_t(count) * uint64_t(dtypeSize(tensor.getDtype()));
 }
 
-static StringAttr stringField(Attribute entry, StringRef name) {
-  auto dictionary = dyn_cast<DictionaryAttr>(entry);
-  return dictionary ? dictionary.getAs<StringAttr>(name) : StringAttr();
-}
-
 namespace {
 
 /// What a value that needs no input is made of.
@@ -78,6 +74,7 @@ public:
   unsigned run() {
     if (!main || main.isExternal() || !llvm::hasSingleElement(main.getBody()))
       return 0;
+    entries = findUnwrittenWeights(module, main);
     findWeights();
     Block &block = main.getBody().front();
     for (Operation &op : block)
@@ -94,50 +91,10 @@ public:
   }
 
 private:
-  /// Weights that nothing writes and that a file holds.
   void findWeights() {
-    auto list = module->getAttrOfType<ArrayAttr>("intarsia.weights");
-    llvm::StringSet<> written;
-    for (unsigned i = 0, e = main.getNumArguments(); i != e; ++i)
-      if (auto target = targetOf(i); target && isMutated(i))
-        written.insert(target.getValue());
-    for (unsigned i = 0, e = main.getNumResults(); i != e; ++i)
-      if (auto target =
-              main.getResultAttrOfType<StringAttr>(i, "intarsia.target"))
-        written.insert(target.getValue());
-    // Of two weights in one record, a write may reach both.
-    llvm::StringSet<> writtenRecords;
-    for (Attribute entry : list ? list.getValue() : ArrayRef<Attribute>()) {
-      StringAttr name = stringField(entry, "name");
-      StringAttr record = stringField(entry, "record");
-      if (!name || !record)
-        continue;
-      entries[name.getValue()] = entry;
-      if (written.contains(name.getValue()))
-        writtenRecords.insert(record.getValue());
-    }
-    for (auto it = entries.begin(); it != entries.end();) {
-      auto current = it++;
-      if (writtenRecords.contains(
-              stringField(current->second, "record").getValue()))
-        entries.erase(current);
-    }
-    for (BlockArgument argument : main.getArguments()) {
-      auto kind = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                    "intarsia.kind");
-      auto target = targetOf(argument.getArgNumber());
-      if (kind && target && kind.getValue() != "user" &&
-          entries.contains(target.getValue()))
+    for (BlockArgument argument : main.getArguments())
+      if (entries.contains(weightName(argument, main)))
         addWeight(argument);
-    }
-  }
-
-  StringAttr targetOf(unsigned argument) {
-    return main.getArgAttrOfType<StringAttr>(argument, "intarsia.target");
-  }
-
-  bool isMutated(unsigned argument) {
-    return bool(main.getArgAttr(argument, "intarsia.mutated"));
   }
 
   void addWeight(Value value) {
@@ -267,7 +224,7 @@ private:
            {"intarsia.kind", "intarsia.name", "intarsia.target"})
         if (Attribute attribute = main.getArgAttr(number, name))
           function.setArgAttr(i, name, attribute);
-      used.insert(entries.lookup(targetOf(number).getValue()));
+      used.insert(entries.lookup(weightName(argument, main)));
     }
     for (Operation &op : main.getBody().front()) {
       if (!needed.contains(&op))
@@ -286,8 +243,7 @@ private:
 
   void replaceResults() {
     Builder attributes(module.getContext());
-    auto list = module->getAttrOfType<ArrayAttr>("intarsia.weights");
-    SmallVector<Attribute> all(list.begin(), list.end());
+    SmallVector<Attribute> all;
     for (auto [i, result] : llvm::enumerate(results)) {
       std::string number = std::to_string(i), name = "frozen:" + number;
       OpBuilder builder(result.getDefiningOp());
@@ -302,7 +258,7 @@ private:
                                   StringRef(plan::frozenRecords) + number));
       all.push_back(fields.getDictionary(module.getContext()));
     }
-    module->setAttr("intarsia.weights", attributes.getArrayAttr(all));
+    addWeights(module, all);
     for (Operation &op :
          llvm::make_early_inc_range(llvm::reverse(main.getBody().front())))
       if (isa<graph::CallOp, graph::WeightOp>(op) && op.use_empty() &&
@@ -315,7 +271,7 @@ private:
 
   ModuleOp module;
   func::FuncOp main;
-  llvm::StringMap<Attribute> entries; // of weights that nothing writes
+  llvm::StringMap<DictionaryAttr> entries; // of weights that nothing writes
   DenseMap<Value, Constant> constants;
   DenseSet<Value> escaping;
   DenseSet<Operation *> kept;

@@ -92,6 +92,10 @@ LogicalResult ModulePlanner::addWeights(func::FuncOp main) {
       weight.object = object.getInt();
     if (auto offset = entryAttr.getAs<IntegerAttr>("offset"))
       weight.storageOffset = offset.getInt();
+    if (auto source = entryAttr.getAs<StringAttr>("packed_from"))
+      weight.packedFrom = source.str();
+    if (auto rows = entryAttr.getAs<IntegerAttr>("packed_rows"))
+      weight.packedRows = rows.getInt();
     weight.mutated = written.contains(weight.name);
     plan.weights.push_back(std::move(weight));
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
@@ -76,6 +77,45 @@ def test_replaced_weights_are_frozen_again(tmp_path):
     assert_same(other(x), want)
     assert not torch.equal(before[0], want[0])
     assert_same(frozen(x)[:3], before[:3])
+
+
+class Packed(nn.Module):
+    """Weights as they are, transposed, tied, made of others, and one that is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(128, 160), nn.Linear(160, 128, bias=False)
+        self.matrix = nn.Parameter(torch.randn(128, 160))
+        self.register_buffer("written", torch.randn(160, 128))
+
+    def forward(self, x):
+        self.written.mul_(0.5)
+        y = self.first(x).relu()
+        y = self.second(y) + y @ self.written
+        y = y.flatten(0, 1) @ self.matrix + nn.functional.linear(x, self.first.weight).flatten(0, 1)
+        return y @ self.matrix.t(), y @ nn.functional.normalize(self.second.weight).t()
+
+
+@pytest.mark.parametrize("decomposed", [True, False])
+def test_products_take_packed_weights(tmp_path, decomposed):
+    torch.manual_seed(0)
+    module, x = Packed(), torch.randn(4, 16, 128)
+    source = torch.export.export(module, (x,))
+    if decomposed:
+        source = source.run_decompositions()
+    packed = intarsia.load(intarsia.aot_compile(source, tmp_path / "m.pt2", freeze=True))
+    assert packed.plan_text.count("mkldnn::_linear_pointwise") == 6  # not with `written`
+    assert "packed:0" not in packed.weights
+    with pytest.raises(GuardError, match="no weight 'packed:0'"):
+        packed.instance({"packed:0": x})
+    weight = torch.randn(128, 160)
+    other = packed.instance({"matrix": weight})
+    changed = copy.deepcopy(module)
+    with torch.no_grad():
+        changed.matrix.copy_(weight)
+        for _ in range(2):
+            torch.testing.assert_close(packed(x), module(x), rtol=1e-3, atol=1e-3)
+            torch.testing.assert_close(other(x), changed(x), rtol=1e-3, atol=1e-3)
 
 
 def test_a_frozen_file_beside_its_weights(tmp_path):

@@ -275,6 +275,10 @@ struct Weight {
   int64_t object = -1;
   int64_t storageOffset = 0; // elements
   bool mutated = false;      // each instance gets a private copy
+  /// Another weight, which stands before it and which oneDNN lays out for this
+  /// one when the file is loaded, for products of `packedRows` rows; "": none.
+  std::string packedFrom;
+  int64_t packedRows = 0;
 };
 
 struct OutputInfo {

@@ -146,7 +146,7 @@ struct CallSite {
 };
 
 /// Raised with every change of the structures above or of TorchApi.
-inline constexpr int32_t torchApiVersion = 8;
+inline constexpr int32_t torchApiVersion = 9;
 
 struct TorchApi {
   int32_t abiVersion;
@@ -225,6 +225,9 @@ struct TorchApi {
   /// Copies elements as `target.copy_(source)`, below autograd, and bumps the
   /// target's version.
   int (*copy)(TensorImpl *target, TensorImpl *source);
+  /// `weight` (f32, 2-d, on the CPU) as oneDNN wants it in products of `rows`
+  /// rows: a tensor whose layout is opaque.
+  int (*packWeight)(TensorImpl *weight, int64_t rows, TensorImpl **out);
   /// torch.stack(tensors, 0).
   int (*stack)(TensorImpl *const *tensors, int64_t count, TensorImpl **out);
   /// The Python number of a one-element tensor.

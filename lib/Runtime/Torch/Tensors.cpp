@@ -17,6 +17,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
@@ -236,6 +237,19 @@ int asStrided(TensorImpl *source, int64_t dim, const int64_t *sizes,
   });
 }
 
+int packWeight(TensorImpl *weight, int64_t rows, TensorImpl **out) {
+  return guarded(ErrorKind::Operator, [&] {
+    constexpr const char *name = "mkldnn::_reorder_linear_weight";
+    auto op = c10::Dispatcher::singleton().findSchema({name, ""});
+    TORCH_CHECK(op, "this PyTorch has no ", name,
+                ", for which the program was compiled (--freeze)");
+    BelowAutograd guard;
+    torch::jit::Stack stack = {share(weight), rows};
+    op->callBoxed(stack);
+    *out = give(std::move(stack.front()).toTensor());
+  });
+}
+
 int clonePreservingStrides(TensorImpl *source, TensorImpl **out) {
   return guarded(ErrorKind::Operator, [&] {
     c10::TensorImpl *impl = unwrap(source);
@@ -429,6 +443,7 @@ void shim::fillTensorFunctions(TorchApi &api) {
   api.deviceName = deviceName;
   api.emptyStrided = emptyStrided;
   api.asStrided = asStrided;
+  api.packWeight = packWeight;
   api.clonePreservingStrides = clonePreservingStrides;
   api.copy = ::copy;
   api.stack = ::stack;
