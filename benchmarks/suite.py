@@ -9,7 +9,7 @@
 The floor of a program is what its library calls and registered operators take by
 themselves: the times of the calls in Intarsia's plans, by its own profiler. Time above
 the floor is what a compiler is to blame for. Of training steps the peak memory is told,
-too.
+too, and the least that the plans' lifetimes allow.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from lifetimes import lower_bound
 from micro import MICRO
 from peers import PEERS
 from programs import PROGRAMS, Program, load_operators
@@ -32,6 +33,8 @@ from rich.console import Console
 from rich.table import Table
 from torch._C._profiler import _EventType
 from torch._functorch import config as functorch_config
+
+import intarsia
 
 console = Console(width=None if sys.stdout.isatty() else 160)
 Step = Callable[[], list[torch.Tensor]]
@@ -171,10 +174,14 @@ def measure(
     steps: dict[str, Step] = {}
     without: dict[str, str] = {}
     expected: list[torch.Tensor] = []
+    bound = 0
     for candidate, make_step in candidates(program, arguments).items():
         try:
             torch._dynamo.reset()
-            step = make_step()
+            with intarsia.record_compilations() as compilations:
+                step = make_step()
+            if candidate == "intarsia" and program.training:
+                bound = lower_bound(compilations)
             step()
             got = step()
         except Exception as error:
@@ -200,6 +207,7 @@ def measure(
         "seconds": {candidate: spent / count for candidate, spent in seconds.items()},
         "floor": floor(program, arguments.rounds) / count,
         "peak": peaks,
+        "lifetimes": bound,
         "without": without,
     }
 
@@ -234,7 +242,8 @@ def describe(row: dict) -> str:
     lines = [f"{row['case']}: {', '.join(times)}, floor {row['floor'] * 1e3:.3f} ms"]
     if row["peak"]:
         peaks = [f"{name} {value / 2**20:.1f}" for name, value in row["peak"].items()]
-        lines.append(f"  peak memory: {', '.join(peaks)} MiB")
+        bound = row["lifetimes"] / 2**20
+        lines.append(f"  peak memory: {', '.join(peaks)} MiB; by lifetimes {bound:.1f}")
     return "\n".join(lines + [f"  no {name}: {why}" for name, why in row["without"].items()])
 
 
