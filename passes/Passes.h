@@ -37,6 +37,8 @@ struct PipelineOptions {
   unsigned vectorBits = 512;
   /// Whether the machine has fused multiply-add.
   bool fma = true;
+  /// Whether it converts between f16 and f32.
+  bool f16c = true;
   /// Whether the machine has AVX-512F.
   bool avx512 = false;
   /// Whether emulated CUDA kernels record their accesses.

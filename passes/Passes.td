@@ -46,12 +46,15 @@ def CPUExpandConversions : Pass<"cpu-expand-conversions"> {
     Replaces `arith.truncf` and `arith.extf` from and to bf16 by integer
     arithmetic: round to nearest even, denormals kept (the instruction that LLVM
     would select flushes them), any NaN becomes 0x7fc0. Between f64 and either
-    format values go through f32, as in eager.
+    format values go through f32, as in eager. With `integers`, no value of the
+    formats is left that LLVM could convert on its own.
   }];
   let options = [
     Option<"f16c", "f16c", "bool", "true",
            "Whether the CPU converts between f16 and f32; without it integer "
-           "arithmetic does">];
+           "arithmetic does">,
+    Option<"integers", "integers", "bool", "false",
+           "Store and move bf16, and f16 without F16C, as i16">];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::LLVM::LLVMDialect"];
 }

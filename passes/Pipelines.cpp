@@ -56,7 +56,10 @@ void buildCPUPipeline(OpPassManager &manager, const PipelineOptions &options) {
   math.avx512 = options.avx512;
   kernels.addPass(createCPUExpandMath(math));
   kernels.addPass(createCPUCheckMath());
-  kernels.addPass(createCPUExpandConversions());
+  CPUExpandConversionsOptions conversions;
+  conversions.f16c = options.f16c;
+  conversions.integers = true;
+  kernels.addPass(createCPUExpandConversions(conversions));
   kernels.addPass(createCPUToLLVM());
 }
 
@@ -81,7 +84,9 @@ void buildSIMTPipeline(OpPassManager &manager, const PipelineOptions &options) {
   math.fma = options.fma;
   code.addPass(createCPUExpandMath(math));
   code.addPass(createCPUCheckMath());
-  code.addPass(createCPUExpandConversions());
+  CPUExpandConversionsOptions conversions;
+  conversions.f16c = options.f16c;
+  code.addPass(createCPUExpandConversions(conversions));
   GPUToSIMTOptions simt;
   simt.traces = options.traces;
   // Both entries of a kernel are run by tests: with 10000 elements, the wide.

@@ -173,12 +173,17 @@ def Intarsia_AssertOp : Intarsia_Op<"assert", [MemoryEffects<[MemWrite]>]> {
   let description = [{
     ```mlir
     intarsia.assert "le(1, u0)", "the batch must not be empty"
+    intarsia.assert "lt(u0, s0)", "an index is out of range" index_error
     ```
+
+    It fails with a `RuntimeError`, or with an `IndexError`.
 
     1. The condition is a condition, not a number.
   }];
-  let arguments = (ins Intarsia_ExprAttr:$condition, StrAttr:$message);
-  let assemblyFormat = "custom<Expr>($condition) `,` $message attr-dict";
+  let arguments = (ins Intarsia_ExprAttr:$condition, StrAttr:$message,
+      UnitAttr:$index_error);
+  let assemblyFormat =
+      "custom<Expr>($condition) `,` $message (`index_error` $index_error^)? attr-dict";
   let hasVerifier = 1;
   let hasCanonicalizeMethod = 1;
 }

@@ -268,6 +268,7 @@ private:
     pipeline.numerics = options.numerics;
     pipeline.vectorBits = target.vectorBits;
     pipeline.fma = target.has("fma");
+    pipeline.f16c = target.has("f16c");
     pipeline.avx512 = target.has("avx512f");
     if (options.target == "cuda")
       pipeline.devices = {"cpu", "cuda"};

@@ -147,7 +147,7 @@ graph::CallOp FunctionBuilder::createCall(const Call &call,
   auto unitIf = [&](bool flag) {
     return flag ? UnitAttr::get(context) : UnitAttr();
   };
-  return graph::CallOp::create(
+  auto op = graph::CallOp::create(
       builder, location, outputTypes, updatedTypes,
       builder.getStringAttr(call.callee), call.operands,
       builder.getArrayAttr(call.args), builder.getArrayAttr(call.argNames),
@@ -160,6 +160,8 @@ graph::CallOp FunctionBuilder::createCall(const Call &call,
       binds.empty() ? ArrayAttr() : builder.getArrayAttr(binds),
       tags.empty() ? ArrayAttr() : builder.getArrayAttr(tags),
       call.schema ? builder.getStringAttr(call.schema->schema) : StringAttr());
+  addPreconditions(op);
+  return op;
 }
 
 /// The operands in an argument, in order.
@@ -698,7 +700,7 @@ bool FunctionBuilder::buildSpecial(const Node &node) {
     graph::AssertOp::create(
         builder, location,
         graph::ExprAttr::get(builder.getContext(), condition),
-        builder.getStringAttr(message));
+        builder.getStringAttr(message), /*index_error=*/UnitAttr());
   };
   if (target == "aten::_assert_scalar") {
     const Argument *condition = findArgument(node, "self", 0);

@@ -142,6 +142,16 @@ private:
                            llvm::ArrayRef<mlir::Attribute> returnAttrs = {},
                            llvm::ArrayRef<int64_t> views = {},
                            llvm::ArrayRef<mlir::Attribute> binds = {});
+  // Preconditions.cpp
+  void addPreconditions(graph::CallOp call);
+  void demand(mlir::Operation *before, const SymExpr &condition,
+              const llvm::Twine &message, bool isIndexError);
+  void demandLess(mlir::Operation *before, const SymExpr &lhs,
+                  const SymExpr &rhs, const llvm::Twine &message,
+                  bool isIndexError);
+  std::optional<int64_t> lowerBound(const SymExpr &expr) const;
+
+  // CallBuilder.cpp
   void addArgument(Call &call, llvm::StringRef name, mlir::Attribute value);
   void addNumbers(graph::CallOp op, llvm::ArrayRef<const Output *> outputs);
   /// Creates the call. `outputs` are bound to their names.

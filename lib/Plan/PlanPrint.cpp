@@ -396,6 +396,8 @@ private:
       expr(step.expr);
       out << " ";
       quoted(step.text);
+      if (step.flag)
+        out << " index_error";
       break;
     }
     if (!step.location.empty())

@@ -1413,7 +1413,7 @@ void Activation::run(const StepPlan &step) {
     return;
   case Step::Kind::Assert:
     if (!plan.exprs.bits(data.expr, frame.symbols)) [[unlikely]]
-      throw Error(ErrorKind::Guard,
+      throw Error(data.flag ? ErrorKind::Index : ErrorKind::Guard,
                   (data.text.empty()
                        ? "the assertion '" + plan.exprs.text(data.expr) +
                              "' does not hold"

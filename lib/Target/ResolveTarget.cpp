@@ -133,6 +133,9 @@ ResolvedTarget intarsia::resolveTarget(const intarsia::TargetOptions &options) {
     for (StringRef feature : x86Features)
       if (subtarget->checkFeatures(("+" + feature).str()))
         result.requiredFeatures.push_back(feature.str());
+    if (!result.has("sse4.1"))
+      throw TargetError("kernels need SSE4.1, which '" + result.cpu +
+                        "' does not have; the lowest level is x86-64-v2");
     result.vectorBits = result.has("avx512f") ? 512
                         : result.has("avx")   ? 256
                                               : 128;

@@ -150,7 +150,59 @@ struct ExpandConversions final
         ->getResult(0);
   }
 
+  /// i16 in the place of a format that the CPU can only store; any other type
+  /// is itself.
+  Type stored(Type type) const {
+    Type element = getElementTypeOrSelf(type);
+    if (!element.isBF16() && (!element.isF16() || f16c))
+      return type;
+    Type bits = IntegerType::get(type.getContext(), 16);
+    auto vector = dyn_cast<VectorType>(type);
+    return vector ? Type(vector.clone(bits)) : bits;
+  }
+
+  TypedAttr stored(TypedAttr attribute) const {
+    Type type = stored(attribute.getType());
+    if (auto number = dyn_cast<FloatAttr>(attribute))
+      return IntegerAttr::get(type, number.getValue().bitcastToAPInt());
+    auto elements = cast<DenseFPElementsAttr>(attribute);
+    return elements.mapValues(
+        getElementTypeOrSelf(type),
+        [](const APFloat &value) { return value.bitcastToAPInt(); });
+  }
+
+  /// After the conversions nothing computes in these formats. LLVM would: a
+  /// select of bf16 it converts to f32 and back, by a function of libgcc or by
+  /// an instruction that takes denormals for zero.
+  void storeAsIntegers() {
+    SmallVector<arith::BitcastOp> casts;
+    getOperation()->walk([&](Operation *op) {
+      for (Value result : op->getResults())
+        result.setType(stored(result.getType()));
+      for (Region &region : op->getRegions())
+        for (Block &block : region)
+          for (BlockArgument argument : block.getArguments())
+            argument.setType(stored(argument.getType()));
+      if (auto constant = dyn_cast<arith::ConstantOp>(op);
+          constant && constant.getValue().getType() != constant.getType())
+        constant.setValueAttr(stored(constant.getValue()));
+      if (auto cast = dyn_cast<arith::BitcastOp>(op))
+        casts.push_back(cast);
+    });
+    for (arith::BitcastOp cast : casts)
+      if (cast.getType() == cast.getIn().getType()) {
+        cast.replaceAllUsesWith(cast.getIn());
+        cast.erase();
+      }
+  }
+
   void runOnOperation() override {
+    expand();
+    if (integers)
+      storeAsIntegers();
+  }
+
+  void expand() {
     getOperation()->walk([&](Operation *op) {
       if (!isa<arith::TruncFOp, arith::ExtFOp>(op))
         return;

@@ -165,6 +165,17 @@ struct ExpandMath final : intarsia::impl::CPUExpandMathBase<ExpandMath> {
       op->erase();
       ++numExpanded;
     });
+    if (!fma)
+      getOperation()->walk([&](math::FmaOp op) {
+        // As eager's vectors do on such a CPU.
+        OpBuilder builder(op);
+        Value product =
+            arith::MulFOp::create(builder, op.getLoc(), op.getA(), op.getB());
+        op.replaceAllUsesWith(
+            arith::AddFOp::create(builder, op.getLoc(), product, op.getC())
+                .getResult());
+        op.erase();
+      });
   }
 };
 } // namespace

@@ -344,6 +344,7 @@ LogicalResult FunctionPlanner::planOperation(Operation &op) {
     plan::Step step = newStep(Kind::Assert, op.getLoc());
     step.expr = expr(assertion.getCondition().getExpr());
     step.text = assertion.getMessage().str();
+    step.flag = assertion.getIndexError();
     out.steps.push_back(std::move(step));
     return success();
   }

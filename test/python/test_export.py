@@ -334,3 +334,111 @@ def test_vmap_in_a_program_that_was_not_decomposed(tmp_path, how):
             results = function(torch.linspace(0, 1, rows * 3).view(rows, 3))
             seen.append((results, list(SEEN), torch.rand(1)))
         assert_same(*seen)
+class ByFunction(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+def written(x):
+    y = x.clone()
+    y[1] = 7.0
+    return y * 2
+
+
+# What eager refuses for a size or an index that the tracer let pass: function, example,
+# dynamic dimensions, arguments that eager refuses, arguments that it takes.
+ROWS = torch.arange(60.0).reshape(10, 6)
+REFUSED = {
+    "select": (lambda x: x[1] * 2, (ROWS[:5],), True, (ROWS[4:5],), (ROWS[:2],)),
+    "select from the end": (lambda x: x[-2] * 2, (ROWS[:5],), True, (ROWS[4:5],), (ROWS[:2],)),
+    "select of nothing": (lambda x: x[:, 0] + x[0, 0], (ROWS[:5],), True, (ROWS[:0],), (ROWS[:1],)),
+    "write": (written, (ROWS[:5],), True, (ROWS[4:5],), (ROWS[:2],)),
+    "maximum": (lambda x: x.amax(0) + 1, (ROWS[:5],), True, (ROWS[:0],), (ROWS[:1],)),
+    "position": (lambda x: x.argmax(0), (ROWS[:5],), True, (ROWS[:0],), (ROWS[:1],)),
+    "chosen row": (
+        lambda x, i: x[i.item()] * 2,
+        (ROWS[:9], torch.tensor(3)),
+        False,
+        (ROWS[:9], torch.tensor(9)),
+        (ROWS[:9], torch.tensor(-9)),
+    ),
+    "chosen column": (
+        lambda x, i: x[:, i.item()] * 2,
+        (ROWS, torch.tensor(3)),
+        False,
+        (ROWS, torch.tensor(1 << 40)),
+        (ROWS, torch.tensor(-1)),
+    ),
+    "scattered row": (
+        lambda x, i: torch.select_scatter(x, x[0] + 1, 0, i.item()),
+        (ROWS, torch.tensor(3)),
+        False,
+        (ROWS, torch.tensor(-11)),
+        (ROWS, torch.tensor(-10)),
+    ),
+    "scattered slice": (
+        lambda x, i: torch.slice_scatter(x, x[:2] + 1, 0, i.item(), i.item() + 2),
+        (ROWS, torch.tensor(3)),
+        False,
+        (ROWS, torch.tensor(9)),
+        (ROWS, torch.tensor(8)),
+    ),
+    "memory": (
+        lambda x: torch.as_strided(x, (3, 6), (6, 1)) + 1,
+        (ROWS[:5].clone(),),
+        True,
+        (ROWS[:2].clone(),),
+        (ROWS[:3].clone(),),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_eager_refuses_of_a_size(case, fuse, tmp_path):
+    function, example, is_dynamic, refused, taken = REFUSED[case]
+    module = ByFunction(function)
+    shapes = ({0: Dim.AUTO},) if is_dynamic else None
+    program = torch.export.export(module, example, dynamic_shapes=(shapes,) if shapes else None)
+    compiled = intarsia.load(intarsia.aot_compile(program, tmp_path / "m.pt2", fuse=fuse))
+    assert_same(compiled(*taken), module(*taken))
+    with pytest.raises((IndexError, RuntimeError)) as eager:
+        module(*refused)
+    with pytest.raises((IndexError, RuntimeError)) as ours:
+        compiled(*refused)
+    assert isinstance(ours.value, IndexError) == isinstance(eager.value, IndexError)
+
+
+def test_a_dimension_that_was_not_squeezed(tmp_path, fuse):
+    """Of size 1 it would be: results with another rank are refused."""
+    module = ByFunction(lambda x: x.squeeze(0) * 2)
+    program = torch.export.export(module, (ROWS[:5],), dynamic_shapes=(({0: Dim("b")},),))
+    compiled = intarsia.load(intarsia.aot_compile(program, tmp_path / "m.pt2", fuse=fuse))
+    assert_same(compiled(ROWS), module(ROWS))
+    with pytest.raises(GuardError, match=r"squeeze\(\): dimension 0 of size \w+ was traced as one"):
+        compiled(ROWS[:1])
+
+
+def conversions(x, h):
+    y = torch.where(x > 0, x, 1.0).bfloat16()
+    return y, y * 2, x.half(), h.float() + 1, torch.nn.functional.layer_norm(x, [40], x[0], x[1])
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_low_precision_on_other_processors(tmp_path, cpu):
+    """Denormals too, which instructions for bfloat16 take for zero."""
+    torch.manual_seed(0)
+    x = torch.randn(5, 40) * 10.0 ** torch.randint(-45, 5, (5, 40))
+    args = (x, torch.randn(70).half())
+    module = ByFunction(conversions)
+    path = intarsia.aot_compile(torch.export.export(module, args), tmp_path / "m.pt2", cpus=[cpu])
+    assert_same(intarsia.load(path)(*args)[:4], module(*args)[:4], exact=True)
+
+
+def test_a_processor_that_is_too_old(tmp_path):
+    program = torch.export.export(ByFunction(torch.exp), (torch.ones(3),))
+    with pytest.raises(intarsia.CompileError, match=r"need SSE4\.1, .* level is x86-64-v2"):
+        intarsia.aot_compile(program, tmp_path / "m.pt2", cpus=["x86-64"])

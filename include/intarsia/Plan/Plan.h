@@ -123,7 +123,8 @@ struct Step {
     SetGrad,  // grad mode := `flag`, until this function returns
     Autocast, // autocast of device type `text` := `flag`, with the dtype
               // `args[0]` (none: the device's own), until this function returns
-    Assert,   // expression `expr` must be true, else error `text`
+    Assert,   // expression `expr` must be true, else error `text`: of kind
+              // Guard, or Index if `flag`
   };
   Kind kind = Kind::Call;
 

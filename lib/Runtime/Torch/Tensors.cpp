@@ -56,6 +56,18 @@ at::Tensor shim::makeView(c10::TensorImpl *source, c10::IntArrayRef sizes,
       source->layout() == c10::Layout::Strided) [[likely]] {
     // What at::as_strided does for such a tensor, without the dispatcher. A
     // write through the view counts as one of its source.
+    int64_t end = offset + 1;
+    bool isEmpty = false;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      isEmpty |= sizes[i] == 0;
+      end += (sizes[i] - 1) * strides[i];
+    }
+    size_t bytes = source->unsafe_storage().nbytes();
+    TORCH_CHECK(offset >= 0 &&
+                    (isEmpty || size_t(end) * source->itemsize() <= bytes),
+                "a view of sizes ", sizes, ", strides ", strides,
+                " and storage offset ", offset,
+                " is out of bounds for a storage of ", bytes, " bytes");
     at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
         c10::TensorImpl::VIEW, c10::Storage(source->unsafe_storage()),
         source->key_set(), source->dtype());
