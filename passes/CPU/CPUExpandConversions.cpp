@@ -23,6 +23,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Pass/Pass.h"
@@ -196,7 +197,41 @@ struct ExpandConversions final
       }
   }
 
+  /// The exact operations that the emitter leaves in these formats (a
+  /// comparison, a sign) are those of f32.
+  void widenOperations() {
+    SmallVector<Operation *> narrow;
+    getOperation()->walk([&](Operation *op) {
+      if (isa<arith::CmpFOp, arith::NegFOp, arith::MaximumFOp,
+              arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp,
+              math::AbsFOp, math::CopySignOp>(op) &&
+          stored(op->getOperand(0).getType()) != op->getOperand(0).getType())
+        narrow.push_back(op);
+    });
+    for (Operation *op : narrow) {
+      OpBuilder b(op);
+      Location loc = op->getLoc();
+      auto wide = [&](Type type) -> Type {
+        auto vector = dyn_cast<VectorType>(type);
+        return vector ? Type(vector.clone(b.getF32Type())) : b.getF32Type();
+      };
+      for (OpOperand &operand : op->getOpOperands())
+        operand.set(arith::ExtFOp::create(b, loc, wide(operand.get().getType()),
+                                          operand.get()));
+      if (isa<arith::CmpFOp>(op))
+        continue;
+      Value result = op->getResult(0);
+      Type type = result.getType();
+      result.setType(wide(type));
+      b.setInsertionPointAfter(op);
+      auto back = arith::TruncFOp::create(b, loc, type, result);
+      result.replaceAllUsesExcept(back, back);
+    }
+  }
+
   void runOnOperation() override {
+    if (integers)
+      widenOperations();
     expand();
     if (integers)
       storeAsIntegers();

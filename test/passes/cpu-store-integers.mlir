@@ -38,3 +38,17 @@ func.func @half(%p: !llvm.ptr, %x: f32, %c: i1) {
   llvm.store %z, %p : f16, !llvm.ptr
   return
 }
+
+// A comparison and a sign are of f32.
+// CHECK-LABEL: @exact
+// CHECK:       arith.cmpf une, {{.*}} : f32
+// CHECK:       arith.negf {{.*}} : f32
+// CHECK:       llvm.store {{.*}} : i16, !llvm.ptr
+func.func @exact(%p: !llvm.ptr) -> i1 {
+  %x = llvm.load %p : !llvm.ptr -> bf16
+  %zero = arith.constant 0.0 : bf16
+  %c = arith.cmpf une, %x, %zero : bf16
+  %n = arith.negf %x : bf16
+  llvm.store %n, %p : bf16, !llvm.ptr
+  return %c : i1
+}

@@ -161,7 +161,7 @@ def test_unknown_option(tmp_path):
 def test_instances_and_weights(tmp_path):
     module = torch.nn.BatchNorm1d(4)
     program = torch.export.export(module, (torch.randn(3, 4),))
-    path = intarsia.aot_compile(program, tmp_path / "m.pt2", cpus=["native", "x86-64"])
+    path = intarsia.aot_compile(program, tmp_path / "m.pt2", cpus=["native", "x86-64-v2"])
     first = intarsia.load(path)
     x = torch.randn(5, 4)[:3]
     assert set(first.weights) == {
@@ -334,6 +334,8 @@ def test_vmap_in_a_program_that_was_not_decomposed(tmp_path, how):
             results = function(torch.linspace(0, 1, rows * 3).view(rows, 3))
             seen.append((results, list(SEEN), torch.rand(1)))
         assert_same(*seen)
+
+
 class ByFunction(torch.nn.Module):
     def __init__(self, function):
         super().__init__()

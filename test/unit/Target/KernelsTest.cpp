@@ -113,7 +113,7 @@ TEST_F(KernelsTest, SecondCompilationComesFromTheCache) {
 TEST_F(KernelsTest, OtherCodeOrCPUIsAnotherEntry) {
   KernelCode one = compileKernels(*parse(adder("f", 1)), {});
   KernelCode two = compileKernels(*parse(adder("f", 2)), {});
-  KernelCode old = compileKernels(*parse(adder("f", 1)), {"x86-64", ""});
+  KernelCode old = compileKernels(*parse(adder("f", 1)), {"x86-64-v2", ""});
   EXPECT_NE(one.path, two.path);
   EXPECT_FALSE(old.fromCache);
 }
@@ -242,7 +242,7 @@ TEST_F(KernelsTest, MemoryIntrinsicsNeedNoLibrary) {
       llvm.return
     })");
   ASSERT_TRUE(module);
-  for (const char *cpu : {"native", "x86-64"}) {
+  for (const char *cpu : {"native", "x86-64-v2"}) {
     KernelCode code = compileKernels(*module, {cpu, ""});
     void *library = dlopen(code.path.c_str(), RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(library, nullptr) << dlerror();
