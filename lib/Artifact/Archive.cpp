@@ -55,7 +55,8 @@ void Archive::fail(std::string_view record, std::string_view message) const {
 }
 
 Archive::Archive(const std::string &path) : file(path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int descriptor =
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO waits
   if (descriptor < 0)
     fail("", std::string("cannot be opened: ") + std::strerror(errno));
   struct stat status;
@@ -327,6 +328,14 @@ std::string Archive::inflate(const Record &record) const {
 
 std::string Archive::read(std::string_view name) const {
   const Record &record = get(name);
+  // Text that takes long to read comes from a file of its size. Programs
+  // compress to a twentieth; weights, which may be all zeros, are no text.
+  constexpr uint64_t kText = uint64_t(16) << 20, kRatio = 200;
+  if (record.deflated && name.ends_with(".json") && record.size > kText &&
+      record.size / kRatio > record.compressedSize)
+    fail(record.name,
+         "its " + std::to_string(record.size) + " bytes are compressed to " +
+             std::to_string(record.compressedSize) + ", as no program is");
   std::string contents =
       record.deflated
           ? inflate(record)

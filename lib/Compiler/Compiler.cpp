@@ -405,8 +405,8 @@ private:
       }
     }
     if (error)
-      throw CompileError("cannot write " + path.str().str() + ": " +
-                         error.message());
+      throw DumpError("cannot write " + path.str().str() + ": " +
+                      error.message());
   }
 
   void collect(Diagnostic &diagnostic) {

@@ -198,8 +198,8 @@ static void writeArtifact(const OfflineOptions &options, Artifact &artifact) {
       artifact.metadata.program = llvm::sys::path::filename(options.input);
       artifact.metadata.programDigest = input.digest(ourFolder);
     }
-    artifact::ArchiveWriter output(options.output,
-                                   llvm::sys::path::stem(options.output).str());
+    // The folder in the archive has the same name whatever the file is called.
+    artifact::ArchiveWriter output(options.output, "model");
     if (!options.codeOnly)
       for (const artifact::Record &record : input.records())
         if (!llvm::StringRef(record.name).starts_with(ourFolder))
@@ -269,7 +269,7 @@ static std::string repeated(const std::vector<std::string> &values) {
 }
 
 static void checkTargets(const OfflineOptions &options) {
-  const std::vector<std::string> &archs = options.compile.archs;
+  const std::vector<std::string> &archs = options.archs;
   bool forCUDA = options.compile.target == "cuda";
   if (!forCUDA && options.compile.target != "cpu")
     usageError("the target is \"cpu\" or \"cuda\", not \"" +
@@ -278,6 +278,8 @@ static void checkTargets(const OfflineOptions &options) {
     usageError("--cpu has an empty name");
   if (std::string cpu = repeated(options.cpus); !cpu.empty())
     usageError("--cpu names " + cpu + " twice");
+  if (!forCUDA && !archs.empty())
+    usageError("--arch " + archs.front() + " needs --target cuda");
   if (std::string arch = repeated(archs); !arch.empty())
     usageError("--arch names " + arch + " twice");
   for (const std::string &arch : archs)
@@ -357,6 +359,8 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
     retargetOrThrow(options, program);
 
   CompileOptions compileOptions = options.compile;
+  if (!options.archs.empty())
+    compileOptions.archs = options.archs;
   std::string emitted;
   if (options.emit) {
     compileOptions.observedStage = options.emit;
@@ -389,6 +393,8 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
     CompiledProgram compiled;
     try {
       compiled = compile(program, compileOptions, schemas);
+    } catch (const DumpError &error) {
+      throw OfflineError{OfflineStatus::OutputError, error.what()};
     } catch (const CompileError &error) {
       if (!pythonFailure.empty())
         throw OfflineError{OfflineStatus::LibraryError, pythonFailure};

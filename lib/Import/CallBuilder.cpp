@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "FunctionBuilder.h"
+#include "Location.h"
 #include "passes/Normalise/AliasSets.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -291,6 +292,8 @@ void FunctionBuilder::bindSymbols(Call &call, const Node &node,
         bindBare(size, "size:" + Twine(dim));
       for (auto [dim, stride] : llvm::enumerate(meta.tensor.strides))
         bindBare(stride, "stride:" + Twine(dim));
+      // Where a slice from a number of the data begins: assertions use it.
+      bindBare(meta.tensor.storageOffset, "offset");
     } else if (meta.kind == ValueMeta::Kind::SymBool) {
       // A boolean is traced as "its 0 or 1 equals 1".
       if (meta.expr.kind() == SymExpr::Kind::Eq)
@@ -569,6 +572,34 @@ void FunctionBuilder::buildHigherOrder(const Node &node,
   finishCall(call, node, outputs);
 }
 
+/// A strict export (torch.export.export(..., strict=True)) records the dtypes
+/// of an autocast region as they are without autocast, and so of all that is
+/// computed of it. These operators tell; of the others the runtime's check
+/// does.
+static void checkAutocast(graph::CallOp call) {
+  bool isCast =
+      llvm::StringSwitch<bool>(call.getCallee())
+          .Cases({"aten::linear", "aten::matmul", "aten::mm", "aten::bmm",
+                  "aten::addmm", "aten::baddbmm", "aten::addbmm",
+                  "aten::conv1d", "aten::conv2d", "aten::conv3d",
+                  "aten::conv_transpose1d", "aten::conv_transpose2d.input",
+                  "aten::conv_transpose3d.input",
+                  "aten::scaled_dot_product_attention"},
+                 true)
+          .Default(false);
+  if (!isCast || call.getOutputs().empty())
+    return;
+  auto type = dyn_cast<graph::TensorType>(call.getOutputs()[0].getType());
+  if (!type || type.getDtype() != DType::F32)
+    return;
+  std::string place = describeLocation(call.getLoc());
+  throw BuildError(
+      "'" + call.getCallee() + "'" + (place.empty() ? "" : " (" + place + ")") +
+      " is recorded to return float32, but under autocast it returns another "
+      "dtype: torch.export.export(..., strict=True) records dtypes as if there "
+      "were no autocast. Export with strict=False");
+}
+
 /// Autocast acts on the calls of a subgraph and of those that it calls.
 static void markAutocast(Attribute attribute, ModuleOp module) {
   if (auto list = dyn_cast<ArrayAttr>(attribute))
@@ -580,6 +611,7 @@ static void markAutocast(Attribute attribute, ModuleOp module) {
   auto function = module.lookupSymbol<func::FuncOp>(symbol);
   function->setAttr(autocastAttrName, UnitAttr::get(function.getContext()));
   function.walk([&](graph::CallOp call) {
+    checkAutocast(call);
     if (call.getCallee() != "higher_order::wrap_with_autocast")
       for (Attribute argument : call.getArgs())
         markAutocast(argument, module);

@@ -341,6 +341,10 @@ void FunctionBuilder::addGuards() {
     if (input.kind == InputSpec::Kind::UserInput ||
         input.kind == InputSpec::Kind::ConstantInput)
       userInputs.push_back(&metaOf(input.name));
+  // A strict export calls leaf i of the arguments, None and constants included,
+  // flat_args[i]; an argument of this name has it in `paths`.
+  for (size_t i = 0; i < userInputs.size(); ++i)
+    paths.emplace("['flat_args'][" + std::to_string(i) + "]", i);
   auto resolve = [&](std::string_view path) -> const ValueMeta * {
     auto found = paths.find(std::string(path));
     if (found == paths.end() || found->second >= userInputs.size())

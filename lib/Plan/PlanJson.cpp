@@ -783,6 +783,18 @@ Plan plan::fromJson(const std::string &text) {
   return plan;
 }
 
+/// Numbers between dots.
+static bool isVersion(const std::string &text) {
+  bool wasDigit = false;
+  for (char c : text) {
+    bool isDigit = std::isdigit(static_cast<unsigned char>(c));
+    if (!isDigit && (c != '.' || !wasDigit))
+      return false;
+    wasDigit = isDigit;
+  }
+  return wasDigit;
+}
+
 bool plan::versionLess(const std::string &a, const std::string &b) {
   auto numbers = [](const std::string &text) {
     std::vector<int> result;
@@ -842,8 +854,14 @@ Metadata plan::metadataFromJson(const std::string &text) {
   metadata.format = node["format"].integer();
   read(node, "intarsiaVersion", metadata.intarsiaVersion);
   read(node, "torchVersion", metadata.torchVersion);
-  read(node, "torchMin", metadata.torchMin);
-  read(node, "torchEnd", metadata.torchEnd);
+  for (auto [key, version] : {std::pair("torchMin", &metadata.torchMin),
+                              std::pair("torchEnd", &metadata.torchEnd)}) {
+    read(node, key, *version);
+    if (!version->empty() && !isVersion(*version))
+      node[key].fail("'" + *version + "' is no version");
+  }
+  if (metadata.torchMin.empty() != metadata.torchEnd.empty())
+    node.fail("of torchMin and torchEnd only one is there");
   readEach(node, "targets", metadata.targets, [](const Node &n) {
     Metadata::Target target;
     target.name = n["name"].text();

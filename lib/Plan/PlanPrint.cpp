@@ -201,7 +201,8 @@ private:
     case Result::Kind::Number:
       slot(result.slot);
       if (result.bindsSymbol >= 0)
-        out << " binds " << symbol(result.bindsSymbol);
+        out << " binds " << symbol(result.bindsSymbol)
+            << (result.kind == Result::Kind::Tensor ? "=offset" : "");
       for (auto [id, dim] : result.bindsSize)
         out << " binds " << symbol(id) << "=size(" << dim << ")";
       for (auto [id, dim] : result.bindsStride)

@@ -1269,17 +1269,22 @@ void Activation::bindResult(const plan::Result &result, const Value &value) {
     case Value::Kind::Bool:
       frame.symbols[result.bindsSymbol] = value.boolean;
       break;
+    case Value::Kind::Tensor:
+      break;
     default:
       internal("a symbol is bound by " + valueText(value));
     }
   }
-  if (result.bindsSize.empty() && result.bindsStride.empty())
+  bool isOffset = result.bindsSymbol >= 0 && value.kind == Value::Kind::Tensor;
+  if (!isOffset && result.bindsSize.empty() && result.bindsStride.empty())
     return;
   TensorInfo info;
   if (value.kind != Value::Kind::Tensor)
     internal("a symbol is bound by the size of " + valueText(value));
   if (torch.describe(value.tensor, &info))
     failed();
+  if (isOffset)
+    frame.symbols[result.bindsSymbol] = info.storageOffset;
   for (auto [symbol, dim] : result.bindsSize)
     if (dim < info.dim)
       frame.symbols[symbol] = info.sizes[dim];

@@ -222,7 +222,8 @@ private:
                  "intarsia: error: operator library '%s' failed while it "
                  "registered its operators: %s\n",
                  library ? library : "", reason.c_str());
-    std::abort();
+    // No core is needed to know why: the tools' status for a library.
+    std::_Exit(4);
   }
 
   static thread_local const char *library;
@@ -243,6 +244,10 @@ void intarsia::runtime::loadOperatorLibrary(const std::string &path) {
       !std::filesystem::exists(file, ignored))
     throw Error(ErrorKind::Load,
                 "operator library '" + path + "' does not exist");
+  if (std::filesystem::exists(file, ignored) &&
+      !std::filesystem::is_regular_file(file, ignored))
+    throw Error(ErrorKind::Load,
+                "operator library '" + path + "' is not a regular file");
   std::string reason;
   do {
     RegistrationGuard guard(path);

@@ -56,6 +56,9 @@ struct Model::Shared {
 
 struct Model::Impl {
   std::shared_ptr<Shared> shared;
+  /// Weights that are not the artifact's; not those that the program writes,
+  /// which are its own.
+  std::map<std::string, Tensor> replaced;
   std::unique_ptr<Program> program;
 };
 
@@ -165,8 +168,10 @@ static auto reporting(const std::string &path, Function function) {
   } catch (const ArchiveError &error) {
     throw Error(ErrorKind::Load, error.what());
   } catch (const Error &error) {
-    // A plan that does not verify is a damaged file's.
-    if (error.kind == ErrorKind::Internal)
+    // A plan that does not verify is a damaged file's, and so is what PyTorch
+    // does not know.
+    if (error.kind == ErrorKind::Internal ||
+        (error.kind == ErrorKind::Load && error.cause))
       throw Error(ErrorKind::Load, "'" + path + "': " + error.what());
     throw;
   } catch (const std::runtime_error &error) {
@@ -294,9 +299,15 @@ Model::instance(const std::map<std::string, Tensor> &weights) const {
   return reporting(shared.path, [&] {
     for (const auto &[name, tensor] : weights)
       weight(name); // throws for one that does not exist
+    std::map<std::string, Tensor> all = underAllNames(shared.plan, weights);
+    all.insert(impl->replaced.begin(), impl->replaced.end());
     std::unique_ptr<Model> model(new Model());
-    model->impl->program = shared.instantiate(weights);
+    model->impl->program = shared.instantiate(all);
     model->impl->shared = impl->shared;
+    for (const plan::Weight &weight : shared.plan.weights)
+      if (weight.mutated)
+        all.erase(weight.name);
+    model->impl->replaced = std::move(all);
     return model;
   });
 }

@@ -84,6 +84,13 @@ Value WeightReader::checked(const plan::Weight &weight, const Tensor &given) {
                  ? ", not of " + std::string(dtypeTorchName(given.dtype())) +
                        " " + shapeText(given.sizes()) + " on " + given.device()
                  : ", not an empty Tensor"));
+  TensorInfo info;
+  if (torchApi().describe(given.get(), &info))
+    throwShimError();
+  if (!info.strided)
+    throw Error(ErrorKind::Guard,
+                "weight '" + weight.name +
+                    "' is a strided tensor, not one of another layout");
   if (given.strides() == strides)
     return retain(Value::of(given.get()));
   int8_t type, index;
@@ -233,6 +240,28 @@ static std::string placeOf(const plan::Plan &plan, const plan::Weight &weight) {
   return place;
 }
 
+std::map<std::string, Tensor> intarsia::runtime::underAllNames(
+    const plan::Plan &plan, const std::map<std::string, Tensor> &replaced) {
+  std::map<std::string, Tensor> all;
+  if (replaced.empty())
+    return all;
+  std::map<std::string, std::pair<std::string, Tensor>> byPlace;
+  for (const plan::Weight &weight : plan.weights)
+    if (auto given = replaced.find(weight.name); given != replaced.end()) {
+      auto [entry, isNew] = byPlace.try_emplace(placeOf(plan, weight), *given);
+      if (!isNew && entry->second.second.data() != given->second.data())
+        throw Error(ErrorKind::Guard, "weights '" + entry->second.first +
+                                          "' and '" + weight.name +
+                                          "' are one tensor: replace them by "
+                                          "one");
+    }
+  for (const plan::Weight &weight : plan.weights)
+    if (auto given = byPlace.find(placeOf(plan, weight));
+        given != byPlace.end())
+      all.insert_or_assign(weight.name, given->second.second);
+  return all;
+}
+
 /// What a program without inputs returns, owned by the caller.
 static std::vector<Tensor> outputsOf(const plan::Plan &plan,
                                      WeightValues &weights) {
@@ -255,22 +284,6 @@ WeightValues::WeightValues(const Archive &own, const Archive &weights,
                            const std::function<Value(size_t)> &other) {
   std::map<std::string, Tensor> all = replaced;
   if (!replaced.empty()) {
-    // All names of what is replaced, whichever were given.
-    std::map<std::string, std::pair<std::string, Tensor>> byPlace;
-    for (const plan::Weight &weight : plan.weights)
-      if (auto given = replaced.find(weight.name); given != replaced.end()) {
-        auto [entry, isNew] =
-            byPlace.try_emplace(placeOf(plan, weight), *given);
-        if (!isNew && entry->second.second.data() != given->second.data())
-          throw Error(ErrorKind::Guard,
-                      "weights '" + entry->second.first + "' and '" +
-                          weight.name +
-                          "' are one tensor: replace them by one");
-      }
-    for (const plan::Weight &weight : plan.weights)
-      if (auto given = byPlace.find(placeOf(plan, weight));
-          given != byPlace.end())
-        all.insert_or_assign(weight.name, given->second.second);
     bool isChanged = false;
     if (frozen)
       for (const plan::Weight &weight : frozen->weights)

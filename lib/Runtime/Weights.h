@@ -68,10 +68,16 @@ private:
 /// Whether the weight is made of others: at compile time, or when it is loaded.
 bool isDerived(const plan::Weight &weight);
 
+/// `replaced` under all names of each weight that it has one of. Throws
+/// Error(Guard) where it has two tensors for one weight.
+std::map<std::string, Tensor>
+underAllNames(const plan::Plan &plan,
+              const std::map<std::string, Tensor> &replaced);
+
 /// The weights of one instance, in the order of `plan.weights`, owned by the
-/// result. `replaced` goes by names; all names of a tied weight follow.
-/// `frozen` (may be null) computes what is frozen, when it must be. `other`
-/// gives weights that no record holds.
+/// result. `replaced` goes by names, with all of a tied weight. `frozen` (may
+/// be null) computes what is frozen, when it must be. `other` gives weights
+/// that no record holds.
 class WeightValues {
 public:
   WeightValues(const artifact::Archive &own, const artifact::Archive &weights,

@@ -13,6 +13,10 @@
 
 #include "passes/Lower/Lowering.h"
 
+#include "llvm/ADT/StringMap.h"
+
+#include <set>
+
 using namespace mlir;
 using namespace intarsia;
 using namespace intarsia::fuse;
@@ -30,8 +34,10 @@ static Value viewedOperand(OpResult result) {
 }
 
 Value fuse::viewSource(graph::CallOp call) {
+  // One that binds a symbol must run: what it returns determines the symbol.
   if (call.getAliasing() || !lower::lookupView(call.getCallee()) ||
-      call->getNumResults() != 1)
+      call->getNumResults() != 1 ||
+      (call.getBinds() && !call.getBinds()->empty()))
     return {};
   Value source = viewedOperand(call->getResult(0));
   if (!source || !isa<graph::TensorType>(source.getType()))
@@ -128,12 +134,33 @@ OrderGraph::OrderGraph(Block &block) {
   int64_t lastEffect = -1;
   // Storage -> operations that have read it since it was last written.
   DenseMap<Value, SmallVector<int64_t>> readers;
+  // What a symbol of the data is bound by comes before what has such a size.
+  llvm::StringMap<int64_t> binders;
   for (auto [node, op] : llvm::enumerate(ops)) {
     int64_t number = node;
     for (Value operand : op->getOperands())
       if (Operation *producer = operand.getDefiningOp();
           producer && producer->getBlock() == &block)
         after[index[producer]].push_back(number);
+    if (!binders.empty())
+      op->walk([&](Operation *inner) {
+        auto use = [&](graph::ExprAttr expr) {
+          std::set<std::string> names;
+          expr.getExpr().collectSymbols(names);
+          for (const std::string &name : names)
+            if (auto binder = binders.find(name); binder != binders.end())
+              after[binder->second].push_back(number);
+        };
+        for (NamedAttribute attribute : inner->getAttrs())
+          attribute.getValue().walk(use);
+        for (Type type : inner->getOperandTypes())
+          type.walk(use);
+        for (Type type : inner->getResultTypes())
+          type.walk(use);
+      });
+    if (auto call = dyn_cast<graph::CallOp>(op); call && call.getBinds())
+      for (auto bind : call.getBinds()->getAsRange<graph::BindAttr>())
+        binders.try_emplace(bind.getSymbol(), number);
     if (!isPureOp(op) || op->hasTrait<OpTrait::IsTerminator>()) {
       if (lastEffect >= 0)
         after[lastEffect].push_back(number);

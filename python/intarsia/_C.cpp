@@ -618,8 +618,7 @@ void compileFile(const std::string &input, const std::string &output,
   offline.compile = readOptions(options);
   offline.compile.freeze = freeze;
   offline.compile.target = target;
-  if (!archs.empty())
-    offline.compile.archs = std::move(archs);
+  offline.archs = std::move(archs);
   offline.retarget = retarget;
   std::ostringstream out, errors;
   OfflineStatus status;

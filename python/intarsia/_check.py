@@ -9,12 +9,14 @@
 What ``intarsia-run --check-against eager`` starts: runs the exported program that is
 in MODEL eagerly on INPUTS, pairs of name and tensor, and compares with the tensors in
 OUTPUTS, both files of torch.save. Status 0: they agree within PyTorch's tolerances;
-`DIFFERS`: they do not; 2: the program cannot be run.
+`DIFFERS`: they do not; `RAISED`: the program raises; `NOT_LOADED`: it or a library of
+operators cannot be loaded.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import zipfile
@@ -27,22 +29,28 @@ from intarsia._extension import extension
 
 # Python's own errors end with 1.
 DIFFERS = 10
+RAISED = 11
+NOT_LOADED = 12
 
 
-def load_bundled(model: str) -> None:
-    """The operator libraries in the file, as far as their operators are missing."""
+def load(model: str) -> torch.export.ExportedProgram:
+    """The program in the file, or beside it where the file has code only.
+
+    The operator libraries in the file are loaded as far as their operators are missing.
+    """
     with zipfile.ZipFile(model) as archive, tempfile.TemporaryDirectory() as folder:
         names = [name for name in archive.namelist() if "/intarsia/libraries/" in name]
-        metadata = [name for name in archive.namelist() if name.endswith("/intarsia/metadata.json")]
-        operators = json.loads(archive.read(metadata[0]))["operators"]
+        path = next(name for name in archive.namelist() if name.endswith("/intarsia/metadata.json"))
+        metadata = json.loads(archive.read(path))
         for name in names:
-            if all(extension().operator_schema(op["name"]) for op in operators):
-                return
+            if all(extension().operator_schema(op["name"]) for op in metadata["operators"]):
+                break
             torch.ops.load_library(archive.extract(name, folder))
+    beside = metadata.get("program")
+    return torch.export.load(os.path.join(os.path.dirname(model), beside) if beside else model)
 
 
-def eager(model: str, inputs: dict[str, torch.Tensor]) -> list[Any]:
-    program = torch.export.load(model)
+def eager(program: torch.export.ExportedProgram, inputs: dict[str, torch.Tensor]) -> list[Any]:
     values = []
     for spec in program.graph_signature.input_specs:
         if spec.kind is not torch.export.graph_signature.InputKind.USER_INPUT:
@@ -61,14 +69,16 @@ def eager(model: str, inputs: dict[str, torch.Tensor]) -> list[Any]:
 
 def main() -> int:
     model, inputs, outputs, *libraries = sys.argv[1:]
+    status = NOT_LOADED
     try:
         for library in libraries:
             torch.ops.load_library(library)
-        load_bundled(model)
-        want = eager(model, dict(torch.load(inputs)))
+        program = load(model)
+        status = RAISED
+        want = eager(program, dict(torch.load(inputs)))
     except Exception as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return 2
+        return status
     # The file's program may have been moved to another device than the compiled one.
     got = torch.load(outputs, map_location="cpu")
     status = 0

@@ -343,6 +343,8 @@ class LoadedProgram:
     def instance(self, weights: Mapping[str, torch.Tensor] | None = None) -> LoadedProgram:
         """Another program on the same file: kernels and weights are shared.
 
+        The weights are this program's, also those that were replaced in it.
+
         What the program writes (its buffers) starts as it is in the file.
 
         Parameters
@@ -376,7 +378,9 @@ class LoadedProgram:
         # Their order at export is that of the flat inputs.
         ordered = {name: kwargs[name] for name in expected}
         leaves, spec = pytree.tree_flatten((args, ordered))
-        if spec != self._in_spec:
+        if spec == self._in_spec:
+            return leaves
+        if not _is_alike(spec, self._in_spec):
             count = arguments_spec.num_children
             hint = (
                 f"it takes {count} positional argument{'s' * (count != 1)}, {len(args)} were given"
@@ -384,7 +388,8 @@ class LoadedProgram:
                 else f"it takes {_describe(self._in_spec)}, it was given {_describe(spec)}"
             )
             raise GuardError(f"the arguments do not have the structure that was exported: {hint}")
-        return leaves
+        # Dictionaries with their keys in another order.
+        return self._in_spec.flatten_up_to((args, ordered))
 
     @property
     def plan_text(self) -> str:
@@ -418,6 +423,21 @@ def _describe(spec: pytree.TreeSpec) -> str:
         members = zip(spec.context, children, strict=True)
         return f"{{{', '.join(f'{key!r}: {child}' for key, child in members)}}}"
     return f"{spec.type.__name__}({', '.join(children)})"
+
+
+def _is_alike(given: pytree.TreeSpec, expected: pytree.TreeSpec) -> bool:
+    """Whether structures are equal, but for the order of the keys of a ``dict``."""
+    ours, theirs = expected.children(), given.children()
+    if len(ours) != len(theirs) or given.type is not expected.type:
+        return False
+    if expected.type is dict:
+        members = dict(zip(given.context, theirs, strict=True))
+        if set(members) != set(expected.context):
+            return False
+        theirs = [members[key] for key in expected.context]
+    elif given.context != expected.context:
+        return False
+    return all(map(_is_alike, theirs, ours))
 
 
 def _is_flat(spec: pytree.TreeSpec) -> bool:

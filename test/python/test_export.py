@@ -13,7 +13,7 @@ from conftest import assert_same
 from torch.export import Dim
 
 import intarsia
-from intarsia.errors import GuardError, LoadError, OptionError
+from intarsia.errors import CompileError, ContractError, GuardError, LoadError, OptionError
 
 
 class Model(torch.nn.Module):
@@ -444,3 +444,132 @@ def test_a_processor_that_is_too_old(tmp_path):
     program = torch.export.export(ByFunction(torch.exp), (torch.ones(3),))
     with pytest.raises(intarsia.CompileError, match=r"need SSE4\.1, .* level is x86-64-v2"):
         intarsia.aot_compile(program, tmp_path / "m.pt2", cpus=["x86-64"])
+
+
+@pytest.mark.parametrize("decompose", [False, True])
+def test_slices_by_a_number_of_the_data(tmp_path, decompose, fuse):
+    """Their sizes and offsets are known when they have run; slices clamp, as eager's."""
+
+    class Slices(torch.nn.Module):
+        def forward(self, x, i):
+            k = i.item()
+            written = x * 3
+            written[k : k + 2] = 7.0
+            made = x.exp() + 1
+            return (
+                x[k : k + 1] * 2,
+                x[k:] * 2,
+                x[-k:] - 1,
+                x[k::2] + 0,
+                torch.cat([x[:k], x[k + 1 :]]),
+                made[k:].tanh() + 1,
+                written,
+            )
+
+    module, x = Slices(), torch.randn(9, 70)
+    program = torch.export.export(module, (x, torch.tensor(3)))
+    if decompose:
+        program = program.run_decompositions()
+    loaded = intarsia.load(intarsia.aot_compile(program, tmp_path / "m.pt2", fuse=fuse))
+    for k in (0, 1, 3, 8, 9, 10, 40, -1, -2, -9, -10):
+        assert_same(loaded(x, torch.tensor(k)), module(x, torch.tensor(k)))
+
+
+def test_narrow_by_a_number_of_the_data(tmp_path):
+    class Narrow(torch.nn.Module):
+        def forward(self, x, i):
+            return x.narrow(0, i.item(), 2) + 1
+
+    module, x = Narrow(), torch.randn(9, 70)
+    program = torch.export.export(module, (x, torch.tensor(3)))
+    loaded = intarsia.load(intarsia.aot_compile(program, tmp_path / "m.pt2"))
+    for k in (0, 7, -2, -9):
+        assert_same(loaded(x, torch.tensor(k)), module(x, torch.tensor(k)))
+    for k in (8, 9, -1, -10):
+        with pytest.raises(GuardError, match=f"{k}"):
+            loaded(x, torch.tensor(k))
+
+
+def test_guards_of_a_strict_export(tmp_path):
+    """They name inputs by their place among all, None and constants included."""
+
+    class Prefix(torch.nn.Module):
+        def forward(self, pair, x, nothing, number, y, *, k):
+            n = y.shape[0]
+            return x[:n] * number + y + k[:n] + pair["a"]
+
+    module, auto = Prefix(), Dim.AUTO
+
+    def inputs(n, x, k):
+        pair = {"b": torch.ones(1), "a": torch.ones(3)}
+        return (pair, torch.randn(x, 3), None, 3, torch.randn(n, 3)), {"k": torch.randn(k, 3)}
+
+    args, kwargs = inputs(4, 9, 7)
+    shapes = ({"b": None, "a": None}, {0: auto}, None, None, {0: auto}, {0: auto})
+    program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=True)
+    loaded = intarsia.load(intarsia.aot_compile(program, tmp_path / "m.pt2"))
+    for n, x, k in ((5, 5, 5), (2, 10, 3)):
+        args, kwargs = inputs(n, x, k)
+        assert_same(loaded(*args, **kwargs), module(*args, **kwargs))
+    for n, x, k in ((5, 3, 9), (5, 9, 3)):
+        args, kwargs = inputs(n, x, k)
+        with pytest.raises(GuardError, match="flat_args"):
+            loaded(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("strict", "function"),
+    [
+        (False, torch.nn.functional.linear),
+        (True, torch.nn.functional.linear),
+        (True, lambda x, w: x.bfloat16().prod(0)),
+    ],
+    ids=["linear", "linear_strict", "prod_strict"],
+)
+def test_autocast_of_a_strict_export(tmp_path, strict, function):
+    """PyTorch records the dtypes there as if there were no autocast: never those."""
+
+    class Cast(torch.nn.Module):
+        def forward(self, x, w):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y = function(x, w)
+            return y * 2
+
+    module, args = Cast(), (torch.randn(3, 4), torch.randn(4, 4))
+    program = torch.export.export(module, args, strict=strict)
+    path = tmp_path / "m.pt2"
+    if strict:
+        with pytest.raises((CompileError, ContractError), match=r"Export with strict=False"):
+            intarsia.load(intarsia.aot_compile(program, path))(*args)
+    else:
+        assert_same(intarsia.load(intarsia.aot_compile(program, path))(*args), module(*args))
+
+
+def test_keys_in_another_order(tmp_path):
+    """As the exported module takes them; what differs in more is refused."""
+
+    class Keys(torch.nn.Module):
+        def forward(self, d, pair):
+            return d["b"] - d["a"], pair[0]["y"] / pair[0]["x"], d
+
+    module = Keys()
+    one, two = torch.randn(70), torch.rand(70) + 1
+    d, pair = {"b": one, "a": two}, [{"x": two, "y": one}]
+    program = torch.export.export(module, (d, pair))
+    loaded = intarsia.load(intarsia.aot_compile(program, tmp_path / "m.pt2"))
+    turned = {"a": two, "b": one}, [{"y": one, "x": two}]
+    assert_same(loaded(*turned), program.module()(*turned))
+    for wrong in ({"a": two}, {"a": two, "c": one}, {"a": two, "b": [one]}):
+        with pytest.raises(GuardError, match="structure"):
+            loaded(wrong, pair)
+
+
+def test_the_name_of_a_file_is_not_in_it(tmp_path):
+    program = torch.export.export(torch.nn.Linear(4, 4).eval(), (torch.randn(2, 4),))
+    source = tmp_path / "m.pt2"
+    torch.export.save(program, source)
+    one = intarsia.aot_compile(source, tmp_path / "one.pt2", cpus=["x86-64-v3"])
+    two = intarsia.aot_compile(source, tmp_path / "..two", cpus=["x86-64-v3"])
+    with open(one, "rb") as first, open(two, "rb") as second:
+        assert first.read() == second.read()
+    torch.export.load(one)

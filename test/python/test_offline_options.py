@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -255,6 +256,89 @@ def test_versions_of_pytorch(linear, tmp_path):
         intarsia.load(path)
 
 
+@pytest.mark.parametrize(
+    "change", [{"torchMin": "abc"}, {"torchEnd": "2..1"}, {"torchEnd": ""}], ids=str
+)
+def test_versions_that_are_none(linear, tmp_path, change):
+    path = edited(linear, tmp_path / "v.pt2", lambda metadata: {**metadata, **change})
+    with pytest.raises(LoadError, match=r"v\.pt2'.*(is no version|only one is there)"):
+        intarsia.load(path)
+
+
+def test_devices_that_are_none(linear, tmp_path):
+    path = edited(
+        linear,
+        tmp_path / "d.pt2",
+        lambda plan: json.loads(json.dumps(plan).replace('"cpu"', '"toaster:x"')),
+        "plan.json",
+    )
+    with pytest.raises(LoadError, match=r"d\.pt2'.*toaster:x"):
+        intarsia.load(path)
+
+
+def test_text_that_is_compressed_away(linear, tmp_path):
+    path = tmp_path / "bomb.pt2"
+    with zipfile.ZipFile(linear) as old, zipfile.ZipFile(path, "w") as new:
+        for info in old.infolist():
+            data = old.read(info)
+            if info.filename.endswith("metadata.json"):
+                data = b" " * (20 << 20) + data
+            new.writestr(info.filename, data, zipfile.ZIP_DEFLATED)
+    with pytest.raises(LoadError, match=r"metadata\.json.*are compressed to"):
+        intarsia.load(path)
+
+
+def test_what_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(LoadError, match="is not a regular file"):
+        intarsia.load(tmp_path / "pipe")
+    with pytest.raises(LoadError, match="is not a regular file"):
+        intarsia.aot_compile(tmp_path / "pipe", tmp_path / "out.pt2")
+
+
+def test_archs_without_cuda(tmp_path):
+    with pytest.raises(OptionError, match="sm_90 needs --target cuda"):
+        intarsia.aot_compile(tmp_path / "m.pt2", tmp_path / "out.pt2", archs=["sm_90"])
+
+
+# --- Instances of instances --------------------------------------------------------
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_an_instance_of_an_instance(tmp_path, freeze):
+    """It has the weights of the one that it is made of, but the file's buffers."""
+
+    class Weights(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Parameter(torch.ones(70))
+            self.tied = self.a
+            self.b = nn.Parameter(torch.ones(70))
+            self.register_buffer("n", torch.zeros(70))
+
+        def forward(self, x):
+            self.n += 1
+            return self.a.exp() * x, self.b.exp() * x, self.n + 0
+
+    x = torch.rand(70)
+    loaded = compile_to(tmp_path / "m.pt2", Weights(), (x,), freeze=freeze)
+
+    def is_like(program, a, b, n):
+        want = torch.full((70,), a).exp() * x, torch.full((70,), b).exp() * x, torch.full((70,), n)
+        assert_same(program(x), want)
+
+    one = loaded.instance({"a": torch.full((70,), 5.0), "n": torch.full((70,), 10.0)})
+    two = one.instance({"b": torch.full((70,), 7.0)})
+    three = two.instance({"tied": torch.full((70,), 2.0)})
+    is_like(one, 5.0, 1.0, 11.0)
+    is_like(two, 5.0, 7.0, 1.0)
+    is_like(three, 2.0, 7.0, 1.0)
+    is_like(two.instance(), 5.0, 7.0, 1.0)
+    is_like(loaded, 1.0, 1.0, 1.0)
+    with pytest.raises(GuardError, match="weight 'b' is a strided tensor"):
+        two.instance({"b": torch.ones(70).to_sparse()})
+
+
 @pytest.mark.parametrize("text", ["[99, {}]", "[1, {}]", "no JSON"])
 def test_damaged_structures(linear, tmp_path, text):
     path = edited(linear, tmp_path / "d.pt2", lambda plan: {**plan, "inSpec": text}, "plan.json")
@@ -279,12 +363,12 @@ def test_processors_are_listed(linear, tmp_path):
             **metadata,
             "targets": [
                 {**target, "cpu": name, "features": [feature]}
-                for name, feature in (("big", "avx9000"), ("small", "sse99"))
+                for name, feature in (("big", "avx9000"), ("small", "quantum1"))
             ],
         }
 
     path = edited(linear, tmp_path / "alien.pt2", alien)
-    with pytest.raises(LoadError, match=r"(?s)big needs avx9000\n  small needs sse99"):
+    with pytest.raises(LoadError, match=r"(?s)big needs avx9000\n  small needs quantum1"):
         intarsia.load(path)
 
 

@@ -172,8 +172,7 @@ std::optional<OfflineOptions> tool::parseOptions(int argc, char **argv) {
   options.pythonModules = {modules.begin(), modules.end()};
   options.codeOnly = codeOnly;
   options.compile.target = target;
-  if (!archs.empty())
-    options.compile.archs = {archs.begin(), archs.end()};
+  options.archs = {archs.begin(), archs.end()};
   options.retarget = retarget;
   options.compile.strict = strict;
   options.compile.dumpDir = dumpDir;

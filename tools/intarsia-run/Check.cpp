@@ -42,8 +42,8 @@ bool tool::checkAgainstEager(
                      inputs.begin(), inputs.end()));
   writeTorchFile(folder.folder / "outputs", outputs);
 
-  // Python's own errors end with 1.
-  constexpr int differs = 10;
+  // Python's own errors end with 1, a shell's missing command with 127.
+  constexpr int differs = 10, raised = 11, notLoaded = 12;
   const char *python = std::getenv("INTARSIA_PYTHON");
   std::vector<std::string> words = {python && *python ? python : "python3",
                                     "-m",
@@ -64,11 +64,25 @@ bool tool::checkAgainstEager(
     _exit(127);
   }
   int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) < 0 || !WIFEXITED(status) ||
-      (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != differs))
+  if (child < 0 || waitpid(child, &status, 0) < 0)
+    throw std::runtime_error("--check-against eager: " + words[0] +
+                             " cannot be started");
+  // What was wrong is on standard error already.
+  if (WIFEXITED(status) && WEXITSTATUS(status) == raised)
     throw std::runtime_error(
+        "--check-against eager: the program raises in eager mode");
+  if (WIFEXITED(status) && WEXITSTATUS(status) == notLoaded)
+    throw runtime::Error(runtime::ErrorKind::Load,
+                         "--check-against eager: PyTorch cannot load the "
+                         "program in '" +
+                             options.model + "'");
+  if (!WIFEXITED(status) ||
+      (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != differs))
+    throw runtime::Error(
+        runtime::ErrorKind::Load,
         "--check-against eager: " + words[0] +
-        " could not run the program; set INTARSIA_PYTHON to an interpreter "
-        "that has the intarsia package and the modules that the program needs");
+            " could not run the program; set INTARSIA_PYTHON to an interpreter "
+            "that has the intarsia package and the modules that the program "
+            "needs");
   return WEXITSTATUS(status) == 0;
 }

@@ -125,6 +125,12 @@ public:
   using std::runtime_error::runtime_error;
 };
 
+/// `dumpDir` cannot be written.
+class DumpError : public CompileError {
+public:
+  using CompileError::CompileError;
+};
+
 /// The address of a kernel that was linked into memory; null if there is none
 /// of that name.
 void *lookupKernel(const MemoryKernels &kernels, const std::string &name);

@@ -39,6 +39,8 @@ struct OfflineOptions {
   /// Processors to compile for, by LLVM's names; the runtime takes the best
   /// that the machine is. Empty: compile.cpu alone.
   std::vector<std::string> cpus;
+  /// GPUs to compile for with the target "cuda". Empty: compile.archs.
+  std::vector<std::string> archs;
   /// Move the program from one device to another first: "cpu=cuda:0"; "": leave
   /// it.
   std::string retarget;

@@ -90,7 +90,8 @@ struct Result {
   Slot slot = -1;
   std::optional<TensorSpec> spec;
   std::vector<Result> list;
-  /// An unbacked symbol that this result's value (Number) defines.
+  /// An unbacked symbol that this result defines: a number's value, a tensor's
+  /// storage offset.
   int32_t bindsSymbol = -1;
   /// A number: what the fake said it is, which the program was traced with;
   /// checked.

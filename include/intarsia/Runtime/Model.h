@@ -108,14 +108,14 @@ public:
   std::vector<Tensor> run(const std::vector<Tensor> &inputs) const;
 
   /// Another model of the same artifact: it shares kernels and weights with
-  /// this one, and begins with the mutated weights as they are in the artifact.
-  /// `weights` replaces weights by their fully qualified names: tensors of the
-  /// same dtype, sizes and device (of any strides), whose memory is shared with
-  /// the caller; tied weights are replaced together, and what was frozen is
-  /// computed again. Running models are not
-  /// touched: to update weights under load, make an instance and swap the
-  /// pointer. Thread-safe. Throws Error(Guard) for a name that does not exist
-  /// or a tensor that does not fit.
+  /// this one, also those that were replaced in it, and begins with the mutated
+  /// weights as they are in the artifact. `weights` replaces weights by their
+  /// fully qualified names: tensors of the same dtype, sizes and device (of any
+  /// strides), whose memory is shared with the caller; tied weights are
+  /// replaced together, and what was frozen is computed again. Running models
+  /// are not touched: to update weights under load, make an instance and swap
+  /// the pointer. Thread-safe. Throws Error(Guard) for a name that does not
+  /// exist or a tensor that does not fit.
   std::unique_ptr<Model>
   instance(const std::map<std::string, Tensor> &weights = {}) const;
 

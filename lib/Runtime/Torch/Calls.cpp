@@ -330,7 +330,7 @@ private:
   at::Tensor mend(const SpecPlan &spec, at::Tensor tensor, const Frame &frame,
                   const Place &place);
   void bind(int32_t symbol, int64_t bits, Frame &frame, const Place &place,
-            const char *what = nullptr, int32_t dim = 0);
+            const char *what = nullptr, int32_t dim = -1);
   void checkAliases(const Frame &frame) const;
   void checkAlias(
       const ResultPlan &result, const Place &place, const Frame &frame,
@@ -992,7 +992,15 @@ at::Tensor PreparedCall::mend(const SpecPlan &spec, at::Tensor tensor,
            "a strided tensor");
   }
   // Some of PyTorch's own fakes are wrong about dtypes; the graph behind was
-  // traced with what they said.
+  // traced with what they said. In an autocast region it is the program.
+  if (tensor.dtype() != spec.dtype && isAten && step.flag)
+    throw Error(ErrorKind::Contract,
+                name + ": " + place.text() + " has dtype " +
+                    dtypeText(tensor.dtype()) + " under autocast" + at() +
+                    ", but the program was recorded with " +
+                    dtypeText(spec.dtype) +
+                    ": torch.export.export(..., strict=True) records dtypes "
+                    "as if there were no autocast. Export with strict=False");
   if (tensor.dtype() != spec.dtype && !isAten)
     broken(place.text() + " has dtype " + dtypeText(tensor.dtype()) + promise +
            dtypeText(spec.dtype) +
@@ -1037,8 +1045,9 @@ void PreparedCall::bind(int32_t symbol, int64_t bits, Frame &frame,
       ((info.min && bits < *info.min) || (info.max && bits > *info.max))) {
     std::string subject = place.text();
     if (what)
-      subject +=
-          std::string(": the ") + what + " of dimension " + std::to_string(dim);
+      subject += std::string(": the ") + what;
+    if (dim >= 0)
+      subject += " of dimension " + std::to_string(dim);
     std::string range = info.min && info.max
                             ? "from " + std::to_string(*info.min) + " to " +
                                   std::to_string(*info.max)
@@ -1077,6 +1086,10 @@ void PreparedCall::bindSymbols(const ResultPlan &result,
       bind(data.bindsSymbol, value.toInt(), frame, place);
     else if (!isFloat && value.isBool())
       bind(data.bindsSymbol, value.toBool(), frame, place);
+    else if (!isFloat && result.spec && value.isTensor() &&
+             value.toTensor().defined())
+      bind(data.bindsSymbol, value.toTensor().storage_offset(), frame, place,
+           "storage offset");
     else
       broken(place.text() + " is " + value.tagKind() +
              ", but its fake implementation promised " + wanted);

@@ -1,4 +1,7 @@
-"""FOLDER/swapped.pt2: the compiled code of one program beside another program."""
+"""FOLDER/swapped.pt2: the compiled code of one program beside another program.
+
+FOLDER/raising.pt2: beside one that raises. FOLDER/small.pt2: code only.
+"""
 
 import sys
 import zipfile
@@ -20,12 +23,22 @@ class Model(torch.nn.Module):
         return x * self.factor
 
 
-for name, factor in (("two", 2.0), ("three", 3.0)):
-    program = torch.export.export(Model(factor), (torch.ones(6),))
-    intarsia.aot_compile(program, folder / f"{name}.pt2")
-two, three = (zipfile.ZipFile(folder / f"{name}.pt2") for name in ("two", "three"))
-with zipfile.ZipFile(folder / "swapped.pt2", "w") as out:
-    for name in two.namelist():
-        source = two if "/intarsia/" in name else three
-        data = source.read(name if source is two else name.replace("two/", "three/", 1))
-        out.writestr(name.replace("two/", "swapped/", 1), data)
+class Raises(torch.nn.Module):
+    def forward(self, x):
+        torch._check(x.sum().long().item() > 1_000_000)
+        return x * 2
+
+
+for name, model in (("two", Model(2.0)), ("three", Model(3.0)), ("raises", Raises())):
+    torch.export.save(torch.export.export(model, (torch.ones(6),)), folder / f"{name}.pt2")
+two = intarsia.aot_compile(folder / "two.pt2", folder / "compiled_two.pt2")
+intarsia.aot_compile(folder / "two.pt2", folder / "small.pt2", code_only=True)
+for target, other in (("swapped", "three"), ("raising", "raises")):
+    program = intarsia.aot_compile(folder / f"{other}.pt2", folder / f"compiled_{other}.pt2")
+    with (
+        zipfile.ZipFile(two) as code,
+        zipfile.ZipFile(program) as beside,
+        zipfile.ZipFile(folder / f"{target}.pt2", "w") as out,
+    ):
+        for name in code.namelist():
+            out.writestr(name, (code if "/intarsia/" in name else beside).read(name))
