@@ -217,6 +217,8 @@ def aot_compile(
     for name, value in (("op_libraries", op_libraries), ("cpus", cpus), ("archs", archs)):
         if isinstance(value, str):
             raise OptionError(f"{name} must be a list of strings, not {value!r}")
+    if archs and target != "cuda":
+        raise OptionError('archs needs target="cuda"')
     settings = Options.resolve(None, options)
     resolved = settings.for_graph(Path(output).name)
     libraries = [os.fspath(library) for library in op_libraries]
@@ -243,7 +245,7 @@ def aot_compile(
                 torch.export.save(program, source)
         for library in libraries:
             torch.ops.load_library(library)
-        if is_path and not code_only:
+        if is_path and not code_only and os.path.isfile(source):  # a FIFO would wait
             source = _completed(source, folder)
         if dtype is not None:
             converted = os.path.join(folder, f"{name}.{dtype}.pt2")
