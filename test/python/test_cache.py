@@ -24,6 +24,7 @@ import torch
 from torch._functorch import config as functorch_config
 
 import intarsia
+from intarsia import _fingerprint
 from intarsia._fingerprint import Hasher
 from intarsia._namespaces import SHIPPED, custom_operators
 
@@ -238,6 +239,15 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     """A function that compiles and checks another with PyTorch's cache, empty at first, as
     a new process would, and says whether its programs were found there."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    # What other tests of this process have left registered does not count.
+    overrides, operators = _fingerprint._overrides, _fingerprint.custom_operators
+    before = set(overrides())
+    monkeypatch.setattr(_fingerprint, "_overrides", lambda: set(overrides()) - before)
+    monkeypatch.setattr(
+        _fingerprint,
+        "custom_operators",
+        lambda: [name for name in operators() if name.startswith("cachetest")],
+    )
 
     def compile_and_check(f: Callable[..., Any], *inputs: torch.Tensor) -> bool:
         torch._dynamo.reset()

@@ -80,7 +80,7 @@ def test_several_gpus(exported):
             "--emit=ptx writes the module of one --arch to -o",
         ),
         (("--target", "cuda", "--arch", "sm_80,sm_80", "-o", "x"), "--arch names sm_80 twice"),
-        (("--target", "cuda", "--cpu", "x86-64,x86-64-v3", "-o", "x"), "takes one --cpu"),
+        (("--target", "cuda", "--cpu", "x86-64-v2,x86-64-v3", "-o", "x"), "takes one --cpu"),
         (("--emit=ptx",), "--emit=ptx needs --target cuda"),
         (("--target", "cuda", "--emit=ptx", "--arch", "sm_1"), "unknown CUDA architecture 'sm_1'"),
         (("--target", "cuda", "--emit=ptx", "--no-fuse"), "every node is a call"),
