@@ -7,6 +7,9 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+# A worker inherits it from below; PyTorch would let it win over every setting.
+os.environ.pop("TORCHINDUCTOR_AUTOGRAD_CACHE", None)
+
 import pytest
 import torch
 from torch._functorch import config as functorch_config
