@@ -726,13 +726,7 @@ bool FunctionBuilder::buildSpecial(const Node &node) {
   }
 
   auto assertThat = [&](const SymExpr &condition, StringRef message) {
-    if (condition.asBool() == true)
-      return;
-    useSymbols(condition);
-    graph::AssertOp::create(
-        builder, location,
-        graph::ExprAttr::get(builder.getContext(), condition),
-        builder.getStringAttr(message), /*index_error=*/UnitAttr());
+    demand(builder, location, condition, message, /*isIndexError=*/false);
   };
   if (target == "aten::_assert_scalar") {
     const Argument *condition = findArgument(node, "self", 0);

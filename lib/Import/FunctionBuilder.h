@@ -120,6 +120,17 @@ private:
   void addSymbolAttributes();
   void addGuards();
 
+  // Preconditions.cpp
+  void addPreconditions(graph::CallOp call);
+  /// Asserts the condition at the inserter's place, unless it is true anyway.
+  void demand(mlir::OpBuilder &inserter, mlir::Location place,
+              const SymExpr &condition, const llvm::Twine &message,
+              bool isIndexError);
+  void demandLess(mlir::OpBuilder &inserter, mlir::Location place,
+                  const SymExpr &lhs, const SymExpr &rhs,
+                  const llvm::Twine &message, bool isIndexError);
+  std::optional<int64_t> lowerBound(const SymExpr &expr) const;
+
   // CallBuilder.cpp
   bool buildSpecial(const Node &node);
   void buildOperator(const Node &node);
@@ -142,16 +153,6 @@ private:
                            llvm::ArrayRef<mlir::Attribute> returnAttrs = {},
                            llvm::ArrayRef<int64_t> views = {},
                            llvm::ArrayRef<mlir::Attribute> binds = {});
-  // Preconditions.cpp
-  void addPreconditions(graph::CallOp call);
-  void demand(mlir::Operation *before, const SymExpr &condition,
-              const llvm::Twine &message, bool isIndexError);
-  void demandLess(mlir::Operation *before, const SymExpr &lhs,
-                  const SymExpr &rhs, const llvm::Twine &message,
-                  bool isIndexError);
-  std::optional<int64_t> lowerBound(const SymExpr &expr) const;
-
-  // CallBuilder.cpp
   void addArgument(Call &call, llvm::StringRef name, mlir::Attribute value);
   void addNumbers(graph::CallOp op, llvm::ArrayRef<const Output *> outputs);
   /// Creates the call. `outputs` are bound to their names.

@@ -48,26 +48,26 @@ std::optional<int64_t> FunctionBuilder::lowerBound(const SymExpr &expr) const {
   return bound;
 }
 
-void FunctionBuilder::demand(Operation *before, const SymExpr &condition,
-                             const Twine &message, bool isIndexError) {
+void FunctionBuilder::demand(OpBuilder &inserter, Location place,
+                             const SymExpr &condition, const Twine &message,
+                             bool isIndexError) {
   if (condition.asBool() == true)
     return;
   useSymbols(condition);
-  OpBuilder inserter(before);
   graph::AssertOp::create(
-      inserter, before->getLoc(),
-      graph::ExprAttr::get(inserter.getContext(), condition),
+      inserter, place, graph::ExprAttr::get(inserter.getContext(), condition),
       inserter.getStringAttr(message),
       isIndexError ? inserter.getUnitAttr() : UnitAttr());
 }
 
 /// lhs < rhs, unless it is proved.
-void FunctionBuilder::demandLess(Operation *before, const SymExpr &lhs,
-                                 const SymExpr &rhs, const Twine &message,
-                                 bool isIndexError) {
+void FunctionBuilder::demandLess(OpBuilder &inserter, Location place,
+                                 const SymExpr &lhs, const SymExpr &rhs,
+                                 const Twine &message, bool isIndexError) {
   if (std::optional<int64_t> least = lowerBound(rhs - lhs); least && *least > 0)
     return;
-  demand(before, SymExpr::make(Kind::Lt, {lhs, rhs}), message, isIndexError);
+  demand(inserter, place, SymExpr::make(Kind::Lt, {lhs, rhs}), message,
+         isIndexError);
 }
 
 /// How many elements [start:end:step] of `size` elements has, as Python counts.
@@ -148,6 +148,8 @@ void FunctionBuilder::addPreconditions(graph::CallOp call) {
   for (int64_t dim = 0; isWhole && dim < rank; ++dim)
     dims.push_back(dim);
 
+  OpBuilder before(call);
+  Location place = call.getLoc();
   switch (what) {
   case Demand::None:
     return;
@@ -160,8 +162,9 @@ void FunctionBuilder::addPreconditions(graph::CallOp call) {
                         index->str() + " is out of range for dimension " +
                         llvm::Twine(dims.front()) + " of size " + size.str())
                            .str();
-    demandLess(call, *index, size, text, /*isIndexError=*/true);
-    demandLess(call, SymExpr(-1), *index + size, text, /*isIndexError=*/true);
+    demandLess(before, place, *index, size, text, /*isIndexError=*/true);
+    demandLess(before, place, SymExpr(-1), *index + size, text,
+               /*isIndexError=*/true);
     return;
   }
   case Demand::Slice: {
@@ -174,7 +177,7 @@ void FunctionBuilder::addPreconditions(graph::CallOp call) {
     if (!part || !length || int64_t(part.getSizeExprs().size()) != rank)
       return;
     SymExpr given = part.getSizeExprs()[dim];
-    demand(call, SymExpr::make(Kind::Eq, {given, *length}),
+    demand(before, place, SymExpr::make(Kind::Eq, {given, *length}),
            "slice_scatter(): the source has " + given.str() +
                " elements in dimension " + llvm::Twine(dim) +
                ", but the slice has " + length->str(),
@@ -184,7 +187,7 @@ void FunctionBuilder::addPreconditions(graph::CallOp call) {
   case Demand::NotOne:
     for (int64_t dim : dims)
       if (!sizes[dim].asInteger() && lowerBound(sizes[dim]).value_or(1) < 2)
-        demand(call, SymExpr::make(Kind::Ne, {sizes[dim], SymExpr(1)}),
+        demand(before, place, SymExpr::make(Kind::Ne, {sizes[dim], SymExpr(1)}),
                "squeeze(): dimension " + llvm::Twine(dim) + " of size " +
                    sizes[dim].str() +
                    " was traced as one that stays: its size must not be 1",
@@ -193,7 +196,7 @@ void FunctionBuilder::addPreconditions(graph::CallOp call) {
   case Demand::NotEmpty:
     for (int64_t dim : dims)
       if (!sizes[dim].asInteger())
-        demandLess(call, SymExpr(0), sizes[dim],
+        demandLess(before, place, SymExpr(0), sizes[dim],
                    callee.drop_front(6).split('.').first + "(): dimension " +
                        llvm::Twine(dim) + " of size " + sizes[dim].str() +
                        " must not be empty",

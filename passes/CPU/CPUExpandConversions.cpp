@@ -36,6 +36,12 @@ namespace intarsia {
 using namespace mlir;
 using namespace intarsia;
 
+/// A type of the same shape.
+static Type withElement(Type shape, Type element) {
+  auto vector = dyn_cast<VectorType>(shape);
+  return vector ? Type(vector.clone(element)) : element;
+}
+
 namespace {
 /// Writes one conversion of a scalar or vector.
 class Conversion {
@@ -89,11 +95,7 @@ public:
     return fromI32(arith::OrIOp::create(b, loc, result, sign), b.getF16Type());
   }
 
-  Type like(Type element) {
-    if (auto vector = dyn_cast<VectorType>(shape))
-      return vector.clone(element);
-    return element;
-  }
+  Type like(Type element) { return withElement(shape, element); }
 
 private:
   Value bits(Value x) {
@@ -157,9 +159,7 @@ struct ExpandConversions final
     Type element = getElementTypeOrSelf(type);
     if (!element.isBF16() && (!element.isF16() || f16c))
       return type;
-    Type bits = IntegerType::get(type.getContext(), 16);
-    auto vector = dyn_cast<VectorType>(type);
-    return vector ? Type(vector.clone(bits)) : bits;
+    return withElement(type, IntegerType::get(type.getContext(), 16));
   }
 
   TypedAttr stored(TypedAttr attribute) const {
@@ -211,10 +211,7 @@ struct ExpandConversions final
     for (Operation *op : narrow) {
       OpBuilder b(op);
       Location loc = op->getLoc();
-      auto wide = [&](Type type) -> Type {
-        auto vector = dyn_cast<VectorType>(type);
-        return vector ? Type(vector.clone(b.getF32Type())) : b.getF32Type();
-      };
+      auto wide = [&](Type type) { return withElement(type, b.getF32Type()); };
       for (OpOperand &operand : op->getOpOperands())
         operand.set(arith::ExtFOp::create(b, loc, wide(operand.get().getType()),
                                           operand.get()));
