@@ -67,8 +67,8 @@ std::optional<SymExpr> symbolicValue(mlir::Value value);
 llvm::SmallVector<SymExpr> contiguousStrides(llvm::ArrayRef<SymExpr> sizes);
 
 /// The element type that stands for `dtype` inside a kernel: signless integers
-/// of the width (bool: i8). Null for those that have no kernels (complex,
-/// 8- and 4-bit floats).
+/// of the width (bool: i8; complex numbers: both parts). Null for those that
+/// have no kernels (complex numbers of halves, most 8- and 4-bit floats).
 mlir::Type kernelElementType(mlir::MLIRContext *context, DType dtype);
 
 /// Prints and parses an expression as types show it: an integer, a symbol, or

@@ -223,7 +223,7 @@ def Intarsia_KernelOp : Intarsia_Op<"kernel", [
 
     Element types inside: signless integers of the width (`u8` too: the
     operators' lowerings know the sign), `i1` tensors are not used: bool is
-    `i8` holding 0 or 1. Complex and fp8 have no kernels yet.
+    `i8` holding 0 or 1, a complex number an integer of its width.
 
     `ops` names the operators that it came from, in order; `decisions` are what
     the fusion and scheduling passes decided.

@@ -114,6 +114,9 @@ Type graph::kernelElementType(MLIRContext *context, DType dtype) {
   case DType::F8E4M3FN:
   case DType::F8E5M2:
     return builder.getI8Type();
+  case DType::C64:
+  case DType::C128:
+    return builder.getIntegerType(8 * dtypeSize(dtype));
   default:
     if (isInteger(dtype))
       return builder.getIntegerType(8 * dtypeSize(dtype));

@@ -108,6 +108,30 @@ bool intarsia::isComplex(DType dtype) {
   return row(dtype).cls == Class::Complex;
 }
 
+DType intarsia::realDType(DType dtype) {
+  switch (dtype) {
+  case DType::C32:
+    return DType::F16;
+  case DType::C64:
+    return DType::F32;
+  case DType::C128:
+    return DType::F64;
+  default:
+    return dtype;
+  }
+}
+
+DType intarsia::complexDType(DType dtype) {
+  switch (dtype) {
+  case DType::F16:
+    return DType::C32;
+  case DType::F64:
+    return DType::C128;
+  default:
+    return DType::C64;
+  }
+}
+
 bool intarsia::isSignedInteger(DType dtype) {
   return row(dtype).cls == Class::Signed;
 }

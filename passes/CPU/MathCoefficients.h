@@ -201,6 +201,62 @@ inline constexpr double asinShortF64[] = {
     0x1.1bd167aeba2c9p-5,
 };
 
+/// 2^-59.4
+inline constexpr double atanF64[] = {
+    -0x1.555555555553dp-2, 0x1.9999999995869p-3,  -0x1.24924922ad50cp-3,
+    0x1.c71c70e607bd3p-4,  -0x1.745cf8db79579p-4, 0x1.3b11190bf348dp-4,
+    -0x1.10ebb7a097505p-4, 0x1.df0f434d0e888p-5,  -0x1.9cd2a1013c374p-5,
+    0x1.37d5719e14444p-5,  -0x1.256a1475912fap-6,
+};
+
+/// 2^-59.9
+inline constexpr double asinF64[] = {
+    0x1.5555555555577p-3, 0x1.333333332e132p-4, 0x1.6db6db721256dp-5,
+    0x1.f1c71a94fa2dep-6, 0x1.6e8bdedf696adp-6, 0x1.1c49f06c2c1b4p-6,
+    0x1.ca1f8bff8d3bdp-7, 0x1.7585957630118p-7, 0x1.613c49e4d0c19p-7,
+    0x1.e5f98236c9dfdp-9, 0x1.639b369cb2932p-6, -0x1.57fbb265ea44ap-6,
+    0x1.0b462a3a4a9f2p-5,
+};
+
+/// 2^-63.0
+inline constexpr double sinhF64[] = {
+    0x1.5555555555555p-3,  0x1.111111111119bp-7,  0x1.a01a01a00735bp-13,
+    0x1.71de3a68d03edp-19, 0x1.ae64412270170p-26, 0x1.61314d7e8d49ep-33,
+    0x1.a6652ad6ee91ap-41, 0x1.d2a3d5b330a20p-48,
+};
+
+/// 2^-34.1
+inline constexpr double lgammaShortF64[] = {
+    0x1.ccf151e092958p-2,   -0x1.e965863f1ca96p-4,  0x1.6cb6255ef47bbp-5,
+    -0x1.382e0879b259ep-6,  0x1.1f955ed9ef790p-7,   -0x1.14fc2ccc5fecep-8,
+    0x1.12b360301c4a4p-9,   -0x1.15741cc4ae203p-10, 0x1.1cbcee117e77dp-11,
+    -0x1.3270a6b5642c1p-12, 0x1.4532907977eddp-13,  -0x1.ec3bd6378c98cp-15,
+    0x1.e422438c44823p-16,  -0x1.685d4bd74bf9dp-15, 0x1.96a65547f87b1p-16,
+};
+
+/// 2^-40.1
+inline constexpr double lgammaTailShortF64[] = {
+    0x1.5555553d45812p-4,   -0x1.6c159a2e0f538p-9, 0x1.9f7415a64a930p-11,
+    -0x1.2c6b5870cba23p-11, 0x1.42b022c8e9992p-11, -0x1.05ee5d8a414e2p-11,
+};
+
+/// 2^-35.2
+inline constexpr double digammaShortF64[] = {
+    0x1.b763ca67151e5p-1,   -0x1.4e15b171d23d5p-2,  0x1.41c830923bbf3p-3,
+    -0x1.510ab2fa55406p-4,  0x1.6effbb6709d94p-5,   -0x1.97cba92d21a29p-6,
+    0x1.ca45eec316514p-7,   -0x1.0345e9b8803c3p-7,  0x1.269bdf231630cp-8,
+    -0x1.4dbf3e692292ap-9,  0x1.795e4b19429bep-10,  -0x1.c402be32a8464p-11,
+    0x1.14136f4fd7025p-11,  -0x1.d696e446459f3p-13, 0x1.221a794b83f94p-14,
+    -0x1.e364dbdbe43d9p-14, 0x1.fc688e1437995p-14,  -0x1.4117d828fc8dcp-15,
+};
+
+/// 2^-44.7
+inline constexpr double digammaTailShortF64[] = {
+    -0x1.55555551a6feap-4, 0x1.1110fb9157dfcp-7,  -0x1.0404e48cc89cbp-8,
+    0x1.0f8a0421f78fbp-8,  -0x1.d180d866bae85p-8, 0x1.e8bad5ca5baa1p-7,
+    -0x1.b49d202027d21p-6, 0x1.a10ad04006486p-6,
+};
+
 /// The distance of the middles of erfPiecesF32.
 inline constexpr double erfStepF32 = 0x1.1400000000000p-2;
 

@@ -245,6 +245,7 @@ private:
   Value expm1OfReduced(Value r);
   Value scale(Value p, Value shifted);
   Value emitExp(Value x);
+  Value halfExp(Value x);
   Value emitExp2(Value x);
   Value exp2Small(Value x);
   Value emitExpm1(Value x);
@@ -262,6 +263,7 @@ private:
   Value logSpecialCases(Value x, Value zero, Value result);
   Value emitLog(Value x, Split perExponent, Split factor);
   Value emitLog1p(Value x);
+  Value log1pOrTwice(Value x, Value argument);
 
   Value emitTanh(Value x);
   Value emitErf(Value x);
@@ -291,8 +293,14 @@ private:
   Value emitTan(Value x);
   Value any(Value condition);
 
+  Value atanOfQuotient(Value y, Value x);
   Value atanPositive(Value x);
   Value asinSmall(Value x);
+  struct Angle {
+    Value high, low; // a sum
+  };
+  Angle asinOfRoot(Value half);
+  Value rightAngleLess(Angle angle, double count);
   Value emitAcos(Value x);
   Value emitAsin(Value x);
   Value emitAtan2(Value y, Value x);

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/CPU/MathEmitters.h"
+#include "passes/CPU/MathCoefficients.h"
 #include "passes/CPU/MathEmitter.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -30,7 +31,8 @@ Value MathEmitter::emit(MathFunction function, ValueRange operands) {
   case MathFunction::Acosh: {
     // log1p(t + sqrt(2t + t*t)), t = x-1: no cancellation near 1.
     Value t = sub(x, real(1));
-    Value result = emitLog1p(add(t, sqrt(fma(t, t, add(t, t)))));
+    Value argument = add(t, sqrt(fma(t, t, add(t, t))));
+    Value result = log1pOrTwice(t, argument);
     return select(less(x, real(1)), real(notANumber), result);
   }
   case MathFunction::Asin:
@@ -39,7 +41,8 @@ Value MathEmitter::emit(MathFunction function, ValueRange operands) {
     // log1p(a + a*a/(1 + sqrt(1 + a*a))).
     Value a = abs(x), square = mul(a, a);
     Value root = sqrt(add(square, real(1)));
-    Value result = emitLog1p(add(a, div(square, add(root, real(1)))));
+    Value argument = add(a, div(square, add(root, real(1))));
+    Value result = log1pOrTwice(a, argument);
     return copySign(select(equal(a, real(infinity)), a, result), x);
   }
   case MathFunction::Atan:
@@ -57,8 +60,8 @@ Value MathEmitter::emit(MathFunction function, ValueRange operands) {
   case MathFunction::Cos:
     return sinOrCos(reducePi(x), /*cosine=*/true);
   case MathFunction::Cosh: {
-    Value e = emitExp(abs(x));
-    return mul(add(e, div(real(1), e)), real(0.5));
+    Value half = halfExp(abs(x));
+    return add(half, div(real(0.25), half));
   }
   case MathFunction::Erf:
     return emitErf(x);
@@ -89,10 +92,19 @@ Value MathEmitter::emit(MathFunction function, ValueRange operands) {
   case MathFunction::Sin:
     return select(equal(x, real(0)), x, sinOrCos(reducePi(x), false));
   case MathFunction::Sinh: {
-    // With q = e^a - 1: (q + q/(q+1))/2.
-    Value q = emitExpm1(abs(x));
-    Value result = mul(add(q, div(q, add(q, real(1)))), real(0.5));
-    return copySign(select(equal(q, real(infinity)), q, result), x);
+    Value a = abs(x);
+    if (shortResult) {
+      // With q = e^a - 1: (q + q/(q+1))/2.
+      Value q = emitExpm1(a);
+      Value result = mul(add(q, div(q, add(q, real(1)))), real(0.5));
+      return copySign(select(equal(q, real(infinity)), q, result), x);
+    }
+    Value square = mul(a, a);
+    Value near =
+        fma(mul(square, a), polynomial(square, coefficients::sinhF64), a);
+    Value half = halfExp(a);
+    Value far = sub(half, div(real(0.25), half));
+    return copySign(select(less(real(1), a), far, near), x);
   }
   case MathFunction::Tan:
     return emitTan(x);
@@ -195,21 +207,14 @@ bool intarsia::canEmitMath(MathFunction function, Type elementType) {
   if (!elementType.isF64())
     return false;
   switch (function) {
-  case MathFunction::Cos:
-  case MathFunction::Erf:
-  case MathFunction::Exp:
-  case MathFunction::Exp2:
-  case MathFunction::Expm1:
-  case MathFunction::Log:
-  case MathFunction::Log10:
-  case MathFunction::Log1p:
-  case MathFunction::Log2:
-  case MathFunction::Rsqrt:
-  case MathFunction::Sin:
-  case MathFunction::Tanh:
-    return true;
-  default:
+  case MathFunction::Cbrt:
+  case MathFunction::Erfc:
+  case MathFunction::NormalCdf:
+  case MathFunction::Pow:
+  case MathFunction::Tan:
     return false;
+  default:
+    return true;
   }
 }
 

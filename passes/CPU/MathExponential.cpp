@@ -68,6 +68,14 @@ Value MathEmitter::emitExp(Value x) {
   return scale(p, reduced.n.shifted);
 }
 
+/// e^x/2, x >= 0: finite where e^x is not yet.
+Value MathEmitter::halfExp(Value x) {
+  if (shortResult)
+    return mul(emitExp(x), real(0.5));
+  Reduced reduced = reduceExp(atMost(x, 711.0));
+  return scale(expOfReduced(reduced.r), subI(reduced.n.shifted, integer(1)));
+}
+
 /// 2^x; x in the range where 2^round(x) is a normal number.
 Value MathEmitter::exp2Small(Value x) {
   Rounded n = roundProduct(x, 1.0);
@@ -217,6 +225,16 @@ Value MathEmitter::emitLog1p(Value x) {
   Value result = logWithBase(reduceLog(u, lost), ln2, Split{1, 0});
   result = copySign(result, x);
   return logSpecialCases(x, real(-1), result);
+}
+
+/// log1p(argument), and log(2x) where x is so large that the argument, which
+/// comes from its square, is none.
+Value MathEmitter::log1pOrTwice(Value x, Value argument) {
+  if (shortResult)
+    return emitLog1p(argument);
+  Value isLarge = less(real(0x1p500), x);
+  Value result = emitLog1p(select(isLarge, mul(x, real(0.5)), argument));
+  return add(result, select(isLarge, real(2 * ln2.high), real(0)));
 }
 
 //===----------------------------------------------------------------------===//

@@ -257,8 +257,28 @@ Value MathEmitter::emitTan(Value x) {
   return select(equal(x, real(0)), x, result);
 }
 
+/// atan(y/x), x and y >= 0, both finite or one 1, not both 0: around 0, pi/4
+/// and pi/2.
+Value MathEmitter::atanOfQuotient(Value y, Value x) {
+  // tan(pi/8) and tan(3*pi/8).
+  Value isMiddle = less(mul(x, real(0x1.a827999fcef32p-2)), y);
+  Value isLarge = less(mul(x, real(0x1.3504f333f9de6p+1)), y);
+  Value above = select(isLarge, neg(x), select(isMiddle, sub(y, x), y));
+  Value below = select(isLarge, y, select(isMiddle, add(y, x), x));
+  Value z = div(above, below);
+  auto base = [&](double of) {
+    return select(isLarge, real(of), select(isMiddle, real(0.5 * of), real(0)));
+  };
+  Value square = mul(z, z);
+  Value p = polynomial(square, coefficients::atanF64);
+  Value rest = fma(mul(square, z), p, base(halfPi.low));
+  return add(base(halfPi.high), add(z, rest));
+}
+
 /// atan(x), x >= 0.
 Value MathEmitter::atanPositive(Value x) {
+  if (!shortResult)
+    return atanOfQuotient(x, real(1));
   Value large = less(real(1), x);
   Value z = select(large, div(real(1), x), x);
   Value square = mul(z, z);
@@ -270,22 +290,57 @@ Value MathEmitter::atanPositive(Value x) {
 /// asin(x), |x| <= 1/2.
 Value MathEmitter::asinSmall(Value x) {
   Value square = mul(x, x);
-  return fma(mul(square, x), polynomial(square, coefficients::asinShortF64), x);
+  Value p = shortResult ? polynomial(square, coefficients::asinShortF64)
+                        : polynomial(square, coefficients::asinF64);
+  return fma(mul(square, x), p, x);
+}
+
+/// asin(sqrt(half)), with what the root lost.
+MathEmitter::Angle MathEmitter::asinOfRoot(Value half) {
+  Value root = sqrt(half);
+  if (shortResult)
+    return {asinSmall(root), real(0)};
+  Value top = fromBits(andI(bits(root), integer(-(int64_t(1) << 27))));
+  Value lost =
+      sub(sub(half, mul(top, top)), mul(sub(root, top), add(root, top)));
+  Value low = div(lost, add(root, root));
+  return {asinSmall(root), select(equal(root, real(0)), real(0), low)};
+}
+
+/// count*pi/2 less the angle.
+Value MathEmitter::rightAngleLess(Angle angle, double count) {
+  if (shortResult)
+    return sub(real(count * halfPi.high), angle.high);
+  Value low = sub(real(count * halfPi.low), angle.low);
+  return add(sub(real(count * halfPi.high), angle.high), low);
 }
 
 /// asin(x) = pi/2 - 2*asin(sqrt((1-x)/2)) from 1/2 on.
 Value MathEmitter::emitAsin(Value x) {
   Value a = abs(x);
   Value large = less(real(0.5), a);
-  Value z = select(large, sqrt(mul(sub(real(1), a), real(0.5))), a);
-  Value s = asinSmall(z);
-  Value result = select(large, sub(real(halfPi.high), add(s, s)), s);
-  return copySign(result, x);
+  if (shortResult) {
+    Value z = select(large, sqrt(mul(sub(real(1), a), real(0.5))), a);
+    Value s = asinSmall(z);
+    Value result = select(large, sub(real(halfPi.high), add(s, s)), s);
+    return copySign(result, x);
+  }
+  Angle angle = asinOfRoot(mul(sub(real(1), a), real(0.5)));
+  Value far = rightAngleLess(
+      {add(angle.high, angle.high), add(angle.low, angle.low)}, 1);
+  return copySign(select(large, far, asinSmall(a)), x);
 }
 
 Value MathEmitter::emitAcos(Value x) {
   Value a = abs(x);
   Value large = less(real(0.5), a);
+  if (!shortResult) {
+    Angle angle = asinOfRoot(mul(sub(real(1), a), real(0.5)));
+    Angle twice = {add(angle.high, angle.high), add(angle.low, angle.low)};
+    Value far = select(less(x, real(0)), rightAngleLess(twice, 2),
+                       add(twice.high, twice.low));
+    return select(large, far, rightAngleLess({asinSmall(x), real(0)}, 1));
+  }
   Value z = select(large, sqrt(mul(sub(real(1), a), real(0.5))), x);
   Value s = asinSmall(z);
   Value twice = add(s, s);
@@ -296,19 +351,37 @@ Value MathEmitter::emitAcos(Value x) {
 
 Value MathEmitter::emitAtan2(Value y, Value x) {
   Value ax = abs(x), ay = abs(y);
-  // The quotient of the smaller by the larger; equal infinities give 1, zeros
-  // 0.
   Value steep = less(ax, ay);
   Value small = select(steep, ax, ay), large = select(steep, ay, ax);
-  Value quotient = div(small, large);
-  quotient = select(equal(small, large), real(1), quotient);
-  quotient = select(equal(large, real(0)), real(0), quotient);
-  Value angle = atanPositive(quotient);
-  angle = select(steep, sub(real(halfPi.high), angle), angle);
+  Value angle;
+  if (shortResult) {
+    // The quotient of the smaller by the larger; equal infinities give 1, zeros
+    // 0.
+    Value quotient = div(small, large);
+    quotient = select(equal(small, large), real(1), quotient);
+    quotient = select(equal(large, real(0)), real(0), quotient);
+    angle = atanPositive(quotient);
+    angle = select(steep, sub(real(halfPi.high), angle), angle);
+  } else {
+    // Scaled, so that a sum of the two is a number.
+    Value isHuge = less(real(0x1p1000), large);
+    Value isTiny = less(large, real(0x1p-900));
+    Value factor =
+        select(isHuge, real(0x1p-100), select(isTiny, real(0x1p100), real(1)));
+    // Infinities are as far from all else as one from the other's finite part.
+    Value isInfinite = equal(large, real(infinity));
+    auto scaled = [&](Value of) {
+      Value alone = select(equal(of, real(infinity)), real(1), real(0));
+      return select(isInfinite, alone, mul(of, factor));
+    };
+    Value isZero = equal(large, real(0));
+    Value dividend = scaled(ay), divisor = scaled(ax);
+    angle = atanOfQuotient(dividend, select(isZero, real(1), divisor));
+  }
   // The sign bit of x, so that -0 counts as negative.
   Value signBit = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt,
                                         bits(x), integer(0));
-  angle = select(signBit, sub(real(2 * halfPi.high), angle), angle);
+  angle = select(signBit, rightAngleLess({angle, real(0)}, 2), angle);
   // A NaN of either operand, which the comparisons may have passed over.
   Value isNaN = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, x, y);
   return select(isNaN, real(notANumber), copySign(angle, y));

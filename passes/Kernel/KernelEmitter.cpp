@@ -360,8 +360,13 @@ bool KernelEmitter::startsAligned(const SymExpr &expr) const {
 // Memory
 //===----------------------------------------------------------------------===//
 
-static unsigned alignmentOf(Type element) {
+static unsigned bytesOf(Type element) {
   return std::max(1u, element.getIntOrFloatBitWidth() / 8);
+}
+
+/// A complex number in f64 may be in memory as its parts may.
+static unsigned alignmentOf(Type element) {
+  return std::min(8u, bytesOf(element));
 }
 
 static Value elementPointer(OpBuilder &b, Location loc, Value base,
@@ -395,7 +400,7 @@ void KernelEmitter::fetchNextRow(unsigned buffer, Value pointer, Type type,
   Value next = elementPointer(*b, loc, pointer, element, scalarOf(*stride));
   auto branch = scf::IfOp::create(*b, loc, anyStream, /*withElseRegion=*/false);
   OpBuilder then = branch.getThenBodyBuilder();
-  int64_t perLine = cacheLine / alignmentOf(element);
+  int64_t perLine = cacheLine / bytesOf(element);
   for (int64_t lane = 0; lane < width; lane += perLine) {
     Value line = LLVM::GEPOp::create(
         then, loc, next.getType(), element, next,
@@ -612,7 +617,7 @@ emitLoop(OpBuilder &b, Location loc, Value begin, Value end, Value step,
 /// The side of the squares in which a block is transposed: a line of four bytes
 /// each.
 static int64_t squareSide(Type element) {
-  return alignmentOf(element) > 4 ? 8 : 16;
+  return bytesOf(element) > 4 ? 8 : 16;
 }
 
 void KernelEmitter::blockLoop(
@@ -686,7 +691,7 @@ Value KernelEmitter::packed(unsigned buffer, Type element,
     if (name != "row" && name != laneSymbol && !block->symbols.contains(name))
       return {};
 
-  SymExpr size(static_cast<int64_t>(alignmentOf(element)));
+  SymExpr size(static_cast<int64_t>(bytesOf(element)));
   SymExpr line(cacheLine);
   // A line more, lest the rows' beginnings share a set of the cache.
   SymExpr pitch = line * (SymExpr::make(Kind::FloorDiv,
@@ -1095,7 +1100,7 @@ Value KernelEmitter::evalPointwise(linalg::GenericOp op, const Index &index) {
       // Whole cache lines for each value.
       cacheOffsets[cacheKey] = scratchSize;
       SymExpr bytes = ranges.at(laneSymbol) *
-                          SymExpr(static_cast<int64_t>(alignmentOf(element))) +
+                          SymExpr(static_cast<int64_t>(bytesOf(element))) +
                       SymExpr(63);
       scratchSize =
           scratchSize +

@@ -35,6 +35,8 @@ std::optional<DType> combine(std::optional<DType> higher,
                              std::optional<DType> lower) {
   if (!higher)
     return lower;
+  if (lower && isComplex(*lower) && isFloatingPoint(*higher))
+    return complexDType(*higher);
   if (!lower || category(*higher) >= category(*lower))
     return higher;
   return lower;
@@ -62,6 +64,18 @@ bool fits(int64_t value, DType dtype) {
 Scalar numberScalar(const ScalarContext &context, const Argument &number,
                     DType dtype) {
   Value value;
+  if (graph::ComplexAttr complex = number.constantComplex();
+      complex && isComplex(dtype)) {
+    DType part = realDType(dtype);
+    auto scalar = [&](const APFloat &of) -> Scalar {
+      return {context,
+              constantScalar(context.builder, context.loc, part,
+                             of.convertToDouble()),
+              part};
+    };
+    return complexNumber(scalar(complex.getReal()),
+                         scalar(complex.getImaginary()));
+  }
   if (auto integer = number.constantInt();
       integer && isa<IntegerAttr>(number.constant))
     value = constantScalar(context.builder, context.loc, dtype, *integer);
@@ -181,6 +195,10 @@ std::optional<double> Argument::constantFloat() const {
   return std::nullopt;
 }
 
+graph::ComplexAttr Argument::constantComplex() const {
+  return dyn_cast_or_null<graph::ComplexAttr>(constant);
+}
+
 std::optional<Argument> argument(graph::CallOp call, KernelBuilder &kernel,
                                  StringRef name) {
   Argument result;
@@ -211,6 +229,8 @@ std::optional<Argument> argument(graph::CallOp call, KernelBuilder &kernel,
     result.dtype = DType::I64;
   else if (isa<FloatAttr>(result.constant))
     result.dtype = DType::F64;
+  else if (result.constantComplex())
+    result.dtype = DType::C128;
   else
     return std::nullopt;
   return result;
@@ -219,6 +239,10 @@ std::optional<Argument> argument(graph::CallOp call, KernelBuilder &kernel,
 DType promoteTypes(DType a, DType b) {
   if (a == b)
     return a;
+  if (isComplex(a) || isComplex(b)) {
+    auto isWide = [](DType dtype) { return realDType(dtype) == DType::F64; };
+    return isWide(a) || isWide(b) ? DType::C128 : DType::C64;
+  }
   if (category(a) != category(b))
     return category(a) > category(b) ? a : b;
   if (isFloatingPoint(a)) {
@@ -240,8 +264,10 @@ DType promoteTypes(ArrayRef<Argument> arguments) {
   };
   for (const Argument &argument : arguments) {
     if (argument.isNumber()) {
-      // A Python float has PyTorch's default dtype.
-      add(number, argument.dtype == DType::F64 ? DType::F32 : argument.dtype);
+      // A Python number has PyTorch's default dtype.
+      add(number, argument.dtype == DType::F64    ? DType::F32
+                  : argument.dtype == DType::C128 ? DType::C64
+                                                  : argument.dtype);
     } else {
       add(argument.isZeroDim() ? zeroDim : withDims, argument.dtype);
     }
@@ -268,7 +294,8 @@ Lowered lowerPointwise(graph::CallOp call, KernelBuilder &kernel,
                        NumberPrecision precision,
                        llvm::function_ref<Scalar(ArrayRef<Scalar>)> body) {
   SmallVector<SymExpr> sizes = resultSizes(call);
-  if (!broadcastsTo(arguments, sizes))
+  if (!broadcastsTo(arguments, sizes) ||
+      !storageType(call.getContext(), common))
     return failure();
   SmallVector<Tensor> tensors;
   for (const Argument &argument : arguments) {

@@ -51,7 +51,7 @@ struct Argument {
   /// For a number: its constant, or a value of the graph that holds it.
   mlir::Attribute constant;
   mlir::Value symbol;
-  /// The tensor's, or i64, f64 or bool for a number.
+  /// The tensor's, or i64, f64, c128 or bool for a number.
   DType dtype = DType::F32;
   bool isCpu = true;
 
@@ -59,6 +59,7 @@ struct Argument {
   bool isZeroDim() const { return tensor && tensor->sizes.empty(); }
   std::optional<int64_t> constantInt() const;
   std::optional<double> constantFloat() const; // int or float
+  graph::ComplexAttr constantComplex() const;  // null for others
 };
 
 std::optional<Argument> argument(graph::CallOp call, KernelBuilder &kernel,

@@ -185,7 +185,8 @@ Lowered lowerFloorDivide(graph::CallOp call, KernelBuilder &kernel) {
 
 Lowered lowerTrueDivision(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Operands> operands = Operands::get(call, kernel);
-  if (!operands || !isFloatingPoint(resultDType(call)))
+  DType dtype = resultDType(call);
+  if (!operands || (!isFloatingPoint(dtype) && !isComplex(dtype)))
     return failure();
   return operands->lower(
       call, kernel, NumberPrecision::ExactIfSecond,
@@ -205,7 +206,7 @@ Lowered lowerDivision(graph::CallOp call, KernelBuilder &kernel) {
 
 /// Integers are divided as in C.
 Lowered lowerPrimsDivision(graph::CallOp call, KernelBuilder &kernel) {
-  if (isFloatingPoint(resultDType(call)))
+  if (!isInteger(resultDType(call)))
     return lowerTrueDivision(call, kernel);
   return lowerRoundedDivision(call, kernel, Rounding::Trunc);
 }

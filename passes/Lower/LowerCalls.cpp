@@ -16,6 +16,7 @@
 #include "passes/Lower/InPlace.h"
 #include "passes/Lower/Lowering.h"
 #include "passes/Lower/Refusals.h"
+#include "passes/Lower/Scalar.h"
 #include "passes/Normalise/AliasSets.h"
 #include "passes/Passes.h"
 
@@ -55,6 +56,17 @@ bool converts(StringRef name) {
       .Default(false);
 }
 
+/// Whether there is a complex tensor, or number, in the call.
+bool isComplexCall(graph::CallOp call) {
+  auto isComplexType = [](Type type) {
+    auto tensor = dyn_cast<graph::TensorType>(type);
+    return tensor && isComplex(tensor.getDtype());
+  };
+  return llvm::any_of(call->getOperandTypes(), isComplexType) ||
+         llvm::any_of(call->getResultTypes(), isComplexType) ||
+         llvm::any_of(call.getArgs(), llvm::IsaPred<graph::ComplexAttr>);
+}
+
 /// Whether all tensors of the call may be a kernel's: of a dtype that kernels
 /// have, on one device of `devices`, and not known to be empty (nothing to
 /// compile; a concatenation leaves such parts out).
@@ -90,6 +102,53 @@ bool hasKernelTypes(graph::CallOp call, ArrayRef<std::string> devices) {
   return !call.getOutputs().empty();
 }
 
+/// What a view shows of the elements of its source, where that is not what is
+/// in memory: PyTorch has bits for it beside the tensor, or another dtype.
+using Change = lower::Scalar (*)(const lower::Scalar &);
+struct ChangingView {
+  Value source;
+  Change change = nullptr;
+};
+
+ChangingView changingView(graph::CallOp call) {
+  StringRef name = call.getCallee();
+  Value source = call.operand("self");
+  if (name == "aten::_conj")
+    return {source, [](const lower::Scalar &z) { return lower::conjugate(z); }};
+  if (name == "aten::_neg_view")
+    return {source, [](const lower::Scalar &x) { return -x; }};
+  // One of the two parts.
+  auto parts = name == "aten::select.int"
+                   ? source.getDefiningOp<graph::CallOp>()
+                   : graph::CallOp();
+  if (!parts || parts.getCallee() != "aten::view_as_real")
+    return {};
+  int64_t last = cast<graph::TensorType>(source.getType()).getRank() - 1;
+  std::optional<int64_t> dim = call.intArg("dim"), index = call.intArg("index");
+  if (!index || (dim != last && dim != -1))
+    return {};
+  bool isReal = *index == 0 || *index == -2;
+  return {parts.operand("self"),
+          isReal
+              ? Change([](const lower::Scalar &z) { return z.real(); })
+              : Change([](const lower::Scalar &z) { return z.imaginary(); })};
+}
+
+/// Whether only kernels read a value, some of them through `hasViews`.
+bool readByKernelsAlone(Value value, bool &hasViews) {
+  return !value.use_empty() &&
+         llvm::all_of(value.getUsers(), [&](Operation *user) {
+           if (isa<graph::KernelOp>(user))
+             return true;
+           auto call = dyn_cast<graph::CallOp>(user);
+           if (!call || !lower::lookupView(call.getCallee()) ||
+               call->getNumResults() != 1)
+             return false;
+           hasViews = true;
+           return readByKernelsAlone(call->getResult(0), hasViews);
+         });
+}
+
 class LowerCalls final : public intarsia::impl::LowerCallsBase<LowerCalls> {
 public:
   using LowerCallsBase::LowerCallsBase;
@@ -111,6 +170,11 @@ public:
         else
           lower(call);
       }
+      // From the last, so that the readers are kernels already.
+      calls.clear();
+      function.walk([&](graph::CallOp call) { calls.push_back(call); });
+      for (graph::CallOp call : llvm::reverse(calls))
+        lowerChangingView(call);
     }
   }
 
@@ -132,8 +196,10 @@ private:
 
   /// Returns the first result of the kernel; null when the call stays a call.
   Value lower(graph::CallOp call) {
-    lower::Lowering lowering =
-        lower::LoweringTable::get().lookup(call.getCallee());
+    const lower::LoweringTable &table = lower::LoweringTable::get();
+    lower::Lowering lowering = isComplexCall(call)
+                                   ? table.lookupComplex(call.getCallee())
+                                   : table.lookup(call.getCallee());
     if (!lowering)
       return {};
     // An update in place writes less than a kernel that makes all anew, unless
@@ -178,6 +244,42 @@ private:
     call.erase();
     ++numLowered;
     return op.getOutputs().front();
+  }
+
+  /// A kernel computes what a view shows, instead of its readers' calls, which
+  /// would copy it first.
+  void lowerChangingView(graph::CallOp call) {
+    auto [source, change] = changingView(call);
+    bool hasViews = false;
+    if (!change || !call.isPure() || !hasKernelTypes(call, targets) ||
+        !lower::storageType(
+            call.getContext(),
+            cast<graph::TensorType>(source.getType()).getDtype()) ||
+        !readByKernelsAlone(call->getResult(0), hasViews))
+      return;
+    auto type = cast<graph::TensorType>(call->getResult(0).getType());
+    // Kernels take what they read with any strides; views have those of theirs.
+    if (!type.hasContiguousStrides()) {
+      if (hasViews)
+        return;
+      type = graph::TensorType::get(call.getContext(), type.getSizeExprs(),
+                                    type.getDtype(), type.getDevice());
+    }
+    OpBuilder builder(call);
+    lower::KernelBuilder kernel(builder, call.getLoc());
+    lower::Tensor in = kernel.input(source);
+    lower::Tensor result = kernel.pointwise(
+        in, in.sizes, type.getDtype(),
+        [&](OpBuilder &inside, Location loc, ValueRange values) {
+          lower::ScalarContext context{kernel, inside, loc};
+          return change({context, values[0], in.dtype}).getValue();
+        });
+    if (result.sizes != type.getSizeExprs())
+      return;
+    graph::KernelOp op = kernel.finish(result, type, call.getCallee());
+    call->getResult(0).replaceAllUsesWith(op.getOutputs().front());
+    call.erase();
+    ++numLowered;
   }
 
   SmallVector<std::string> targets;

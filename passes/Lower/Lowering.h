@@ -27,7 +27,7 @@
 //   - `tensor.extract_slice`, `tensor.collapse_shape`, `tensor.expand_shape`,
 //     `tensor.concat` (only as a result), `tensor.pad` with a constant.
 // Element types are PyTorch's storage types as signless builtin types (bool is
-// i8 holding 0 or 1).
+// i8 holding 0 or 1, a complex number an integer of the bits of both parts).
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,7 +46,7 @@
 namespace intarsia::lower {
 
 /// The builtin element type that stores a dtype; null when kernels have none
-/// (complex, fp8).
+/// (complex numbers of halves, most formats of 8 bits and fewer).
 mlir::Type storageType(mlir::MLIRContext *context, DType dtype);
 /// The dtype in which PyTorch computes: f32 for f16 and bf16, else itself.
 DType computeType(DType dtype);
@@ -196,14 +196,23 @@ public:
     [[maybe_unused]] bool isNew = table.try_emplace(name, lowering).second;
     assert(isNew && "an operator has two lowerings");
   }
+  /// The lowering of calls with complex tensors, which others don't get.
+  void addComplex(llvm::StringRef name, Lowering lowering) {
+    [[maybe_unused]] bool isNew = complex.try_emplace(name, lowering).second;
+    assert(isNew && "an operator has two lowerings");
+  }
   Lowering lookup(llvm::StringRef name) const { return table.lookup(name); }
+  Lowering lookupComplex(llvm::StringRef name) const {
+    return complex.lookup(name);
+  }
   const llvm::StringMap<Lowering> &entries() const { return table; }
+  const llvm::StringMap<Lowering> &complexEntries() const { return complex; }
 
   /// The table with every entry; built once.
   static const LoweringTable &get();
 
 private:
-  llvm::StringMap<Lowering> table;
+  llvm::StringMap<Lowering> table, complex;
 };
 
 /// Operators that are calls on purpose.
@@ -228,6 +237,8 @@ void registerIndexing(LoweringTable &table);
 void registerFactories(LoweringTable &table);
 void registerShapes(LoweringTable &table);
 void registerSampling(LoweringTable &table);
+/// After all others, whose entries it takes.
+void registerComplex(LoweringTable &table);
 
 /// The view operators: given the call and its (in-kernel) source, the view as
 /// an index map. Used by fusion to look through a view between two kernels.

@@ -37,6 +37,7 @@ constexpr Family families[] = {
     {"Shapes", registerShapes},
     {"Sampling", registerSampling},
     {"Composite operators", registerComposites},
+    {"Complex numbers", registerComplex},
 };
 
 void printNames(llvm::StringRef title, std::vector<llvm::StringRef> names,
@@ -70,8 +71,9 @@ void printOperators(llvm::raw_ostream &os) {
     LoweringTable table;
     family.registerEntries(table);
     std::vector<llvm::StringRef> names;
-    for (llvm::StringRef name : table.entries().keys())
-      names.push_back(name);
+    for (const auto *entries : {&table.entries(), &table.complexEntries()})
+      for (llvm::StringRef name : entries->keys())
+        names.push_back(name);
     printNames(family.title, names, os);
   }
   printNames("Views, which kernels look through", viewOperators(), os);

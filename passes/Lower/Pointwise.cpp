@@ -15,6 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Lower/Arguments.h"
+#include "passes/Lower/Special.h"
 
 #include <cmath>
 #include <limits>
@@ -117,9 +118,12 @@ Scalar infinity(const Scalar &like) {
 /// a + sign * alpha * b, alpha rounded to the result's dtype.
 Scalar addScaled(graph::CallOp call, const Scalar &a, const Scalar &b,
                  int sign) {
-  if (call.isNone("alpha") || call.floatArg("alpha") == 1.0)
+  // A complex 1 counts: its imaginary part is a 0 that meets infinities.
+  bool isOne = call.isNone("alpha") || call.floatArg("alpha") == 1.0;
+  if (isOne && !a.isComplexNumber())
     return sign > 0 ? a + b : a - b;
-  Scalar alpha = number(call, "alpha", a).roundedTo(resultDType(call));
+  Scalar alpha = isOne ? a.constant(1)
+                       : number(call, "alpha", a).roundedTo(resultDType(call));
   if (a.dtype() == DType::Bool)
     return a | (b & alpha);
   return fma(b, sign > 0 ? alpha : -alpha, a);
@@ -155,7 +159,7 @@ Lowered lowerPowScalar(graph::CallOp call, KernelBuilder &kernel) {
     return failure();
   double value = *exponent->constantFloat();
   DType dtype = resultDType(call);
-  if (!isFloatingPoint(dtype)) {
+  if (isComplex(dtype) ? value != 2 : !isFloatingPoint(dtype)) {
     if (!isInteger(dtype) || value < 0 || isFloatingPoint(exponent->dtype))
       return failure();
   }
@@ -165,7 +169,7 @@ Lowered lowerPowScalar(graph::CallOp call, KernelBuilder &kernel) {
     auto rounded = [&](const Scalar &scalar) {
       return scalar.roundedTo(dtype);
     };
-    if (!isFloatingPoint(dtype))
+    if (!isFloatingPoint(dtype)) // a complex number has the exponent 2
       return powInteger(x, static_cast<int64_t>(value));
     if (value == 0)
       return x.constant(1);
@@ -558,6 +562,9 @@ Lowered lowerCopy(graph::CallOp call, KernelBuilder &kernel) {
   if (!source || !broadcastsTo(*source, resultSizes(call)))
     return failure();
   DType dtype = resultDType(call);
+  // Eager warns of the imaginary parts that are lost.
+  if (isComplex(source->dtype) && !isComplex(dtype) && dtype != DType::Bool)
+    return failure();
   if (source->isNumber())
     return lowerPointwise(call, kernel, *source, dtype,
                           NumberPrecision::Rounded,
@@ -603,13 +610,7 @@ void registerPointwise(LoweringTable &table) {
   table.add("aten::pow.Scalar", pointwise<[](S x, S y) { return pow(x, y); }, "self", "exponent">);
   table.add("aten::sqrt", unary<[](S x) { return sqrt(x); }>);
   table.add("aten::rsqrt", unary<[](S x) { return 1.0 / sqrt(x); }>);
-  table.add("aten::hypot", binary<[](S a, S b) {
-    Scalar x = abs(a.to(DType::F64)), y = abs(b.to(DType::F64));
-    if (a.dtype() != DType::F32)
-      decline(a);
-    Scalar isInfinite = isInf(x) | isInf(y);
-    return select(isInfinite, infinity(x), sqrt(x * x + y * y)).to(a.dtype());
-  }>);
+  table.add("aten::hypot", binary<[](S a, S b) { return hypot(a, b); }>);
 
   // Rounding and signs.
   table.add("aten::ceil", unary<[](S x) { return ceil(x); }>);
@@ -631,6 +632,9 @@ void registerPointwise(LoweringTable &table) {
   table.add("aten::atan", unary<[](S x) { return atan(x); }>);
   table.add("aten::atanh", unary<[](S x) { return atanh(x); }>);
   table.add("aten::atan2", binary<[](S a, S b) { return atan2(a, b); }>);
+  table.add("prims::cbrt", unary<[](S x) { return cbrt(x); }>);
+  table.add("aten::digamma", unary<[](S x) { return digamma(x); }>);
+  table.add("aten::lgamma", unary<[](S x) { return logGamma(x); }>);
   table.add("aten::cos", unary<[](S x) { return cos(x); }>);
   table.add("aten::cosh", unary<[](S x) { return cosh(x); }>);
   table.add("aten::erf", unary<[](S x) { return erf(x); }>);
@@ -743,13 +747,14 @@ void registerPointwise(LoweringTable &table) {
   // PyTorch's reference implementations are written in these; they have the
   // names and the arguments of operators.
   for (StringRef name :
-       {"abs",        "acos",  "acosh",       "asin",    "asinh",    "atan",
-        "atan2",      "atanh", "bitwise_not", "ceil",    "clone",    "cos",
-        "cosh",       "erf",   "erfc",        "exp",     "exp2",     "expm1",
-        "floor",      "fmax",  "fmin",        "hypot",   "isfinite", "log",
-        "log10",      "log1p", "log2",        "maximum", "minimum",  "neg",
-        "reciprocal", "round", "rsqrt",       "sign",    "signbit",  "sin",
-        "sinh",       "sqrt",  "tan",         "tanh",    "trunc"})
+       {"abs",      "acos",    "acosh",       "asin",  "asinh", "atan",
+        "atan2",    "atanh",   "bitwise_not", "ceil",  "clone", "cos",
+        "cosh",     "digamma", "lgamma",      "erf",   "erfc",  "exp",
+        "exp2",     "expm1",   "floor",       "fmax",  "fmin",  "hypot",
+        "isfinite", "log",     "log10",       "log1p", "log2",  "maximum",
+        "minimum",  "neg",     "reciprocal",  "round", "rsqrt", "sign",
+        "signbit",  "sin",     "sinh",        "sqrt",  "tan",   "tanh",
+        "trunc"})
     table.add(("prims::" + name).str(), table.lookup(("aten::" + name).str()));
   for (StringRef name : {"add", "bitwise_and", "bitwise_or", "bitwise_xor",
                          "eq", "ge", "gt", "le", "lt", "mul", "ne", "sub"})

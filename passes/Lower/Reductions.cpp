@@ -70,7 +70,7 @@ Lowered lowerSum(graph::CallOp call, KernelBuilder &kernel) {
     return failure();
   auto dims = reducedDims(call, *in);
   DType dtype = resultDType(call);
-  if (!dims || dtype == DType::Bool || (isMean && !isFloatingPoint(dtype)))
+  if (!dims || dtype == DType::Bool || (isMean && isInteger(dtype)))
     return failure();
   Tensor result =
       reduce(kernel, reduction, converted(kernel, *in, dtype), *dims);

@@ -128,6 +128,58 @@ Value f32ToByte(const Bits &bits, Value real, DType to) {
   return arith::TruncIOp::create(b, bits.loc, b.getI8Type(), result);
 }
 
+/// A part of a complex number.
+Value partOf(OpBuilder &builder, Location loc, Value number, DType dtype,
+             bool isImaginary) {
+  DType part = realDType(dtype);
+  unsigned width = 8 * dtypeSize(part);
+  if (isImaginary) {
+    Value shift = arith::ConstantOp::create(
+        builder, loc, builder.getIntegerAttr(number.getType(), width));
+    number = arith::ShRUIOp::create(builder, loc, number, shift);
+  }
+  Value bits = arith::TruncIOp::create(builder, loc,
+                                       builder.getIntegerType(width), number);
+  return arith::BitcastOp::create(
+      builder, loc, storageType(builder.getContext(), part), bits);
+}
+
+Value complexOf(OpBuilder &builder, Location loc, Value real, Value imaginary,
+                DType dtype) {
+  Type type = storageType(builder.getContext(), dtype);
+  unsigned width = 8 * dtypeSize(realDType(dtype));
+  auto widened = [&](Value part) -> Value {
+    Value bits = arith::BitcastOp::create(builder, loc,
+                                          builder.getIntegerType(width), part);
+    return arith::ExtUIOp::create(builder, loc, type, bits);
+  };
+  Value shift = arith::ConstantOp::create(builder, loc,
+                                          builder.getIntegerAttr(type, width));
+  Value high = arith::ShLIOp::create(builder, loc, widened(imaginary), shift);
+  return arith::OrIOp::create(builder, loc, widened(real), high);
+}
+
+/// From or to a complex dtype. A real number is what has no imaginary part.
+Value convertComplex(OpBuilder &builder, Location loc, Value value, DType from,
+                     DType to) {
+  Value real = value, imaginary;
+  if (isComplex(from)) {
+    real = partOf(builder, loc, value, from, /*isImaginary=*/false);
+    imaginary = partOf(builder, loc, value, from, /*isImaginary=*/true);
+  }
+  DType part = realDType(from), toPart = realDType(to);
+  real = convertScalar(builder, loc, real, part, toPart);
+  if (to == DType::Bool) {
+    imaginary = convertScalar(builder, loc, imaginary, part, to);
+    return arith::OrIOp::create(builder, loc, real, imaginary);
+  }
+  if (!isComplex(to))
+    return real;
+  imaginary = imaginary ? convertScalar(builder, loc, imaginary, part, toPart)
+                        : constantScalar(builder, loc, toPart, int64_t(0));
+  return complexOf(builder, loc, real, imaginary, to);
+}
+
 /// C++ leaves a float that the integer can't hold undefined; PyTorch's
 /// binaries convert by way of 32 or 64 bits and cut off, which we do too.
 Value floatToInteger(OpBuilder &builder, Location loc, Value value, DType to) {
@@ -208,12 +260,10 @@ Scalar compare(const Scalar &a, const Scalar &b, arith::CmpFPredicate onFloat,
 //===----------------------------------------------------------------------===//
 
 bool hasMathEmitter(StringRef mathOpName, DType dtype) {
-  static const llvm::StringSet<> onF64 = {
-      "math.cos",   "math.erf", "math.exp",   "math.exp2",
-      "math.expm1", "math.log", "math.log10", "math.log1p",
-      "math.log2",  "math.sin", "math.tanh"};
+  static const llvm::StringSet<> notOnF64 = {"math.cbrt", "math.erfc",
+                                             "math.powf", "math.tan"};
   if (dtype == DType::F64)
-    return onF64.contains(mathOpName);
+    return !notOnF64.contains(mathOpName);
   return dtype == DType::F32;
 }
 
@@ -221,6 +271,8 @@ Value convertScalar(OpBuilder &builder, Location loc, Value value, DType from,
                     DType to) {
   if (from == to)
     return value;
+  if (isComplex(from) || isComplex(to))
+    return convertComplex(builder, loc, value, from, to);
   Bits bits{builder, loc};
   if (isByte(from))
     return convertScalar(builder, loc, byteToF32(bits, value, from), DType::F32,
@@ -264,6 +316,10 @@ Value convertScalar(OpBuilder &builder, Location loc, Value value, DType from,
 
 Value constantScalar(OpBuilder &builder, Location loc, DType dtype,
                      double value) {
+  if (isComplex(dtype))
+    return convertScalar(builder, loc,
+                         constantScalar(builder, loc, realDType(dtype), value),
+                         realDType(dtype), dtype);
   Type type = scalarType(builder.getContext(), dtype);
   TypedAttr attribute;
   if (isFloatingPoint(dtype)) {
@@ -291,6 +347,10 @@ Value constantScalar(OpBuilder &builder, Location loc, DType dtype,
                           static_cast<double>(static_cast<float>(value)));
   if (isFloatingPoint(dtype))
     return constantScalar(builder, loc, dtype, static_cast<double>(value));
+  if (isComplex(dtype))
+    return convertScalar(builder, loc,
+                         constantScalar(builder, loc, realDType(dtype), value),
+                         realDType(dtype), dtype);
   Type type = scalarType(builder.getContext(), dtype);
   TypedAttr attribute =
       dtype == DType::Bool
@@ -308,6 +368,37 @@ Scalar Scalar::constant(int64_t number) const {
   return with(constantScalar(context->builder, context->loc, type, number));
 }
 
+Scalar Scalar::real() const {
+  if (!isComplexNumber())
+    return *this;
+  return {*context,
+          partOf(context->builder, context->loc, value, type,
+                 /*isImaginary=*/false),
+          realDType(type)};
+}
+
+Scalar Scalar::imaginary() const {
+  if (!isComplexNumber())
+    return constant(0);
+  return {*context,
+          partOf(context->builder, context->loc, value, type,
+                 /*isImaginary=*/true),
+          realDType(type)};
+}
+
+Scalar complexNumber(const Scalar &real, const Scalar &imaginary) {
+  const ScalarContext &context = real.getContext();
+  DType dtype = complexDType(real.dtype());
+  return {context,
+          complexOf(context.builder, context.loc, real.getValue(),
+                    imaginary.getValue(), dtype),
+          dtype};
+}
+
+Scalar conjugate(const Scalar &a) {
+  return a.isComplexNumber() ? complexNumber(a.real(), -a.imaginary()) : a;
+}
+
 Scalar Scalar::to(DType dtype) const {
   return {*context,
           convertScalar(context->builder, context->loc, value, type, dtype),
@@ -321,12 +412,16 @@ Scalar Scalar::to(DType dtype) const {
 Scalar Scalar::operator-() const {
   if (isFloat())
     return make<arith::NegFOp>(*this, value);
+  if (isComplexNumber())
+    return complexNumber(-real(), -imaginary());
   return make<arith::SubIOp>(*this, constant(0).value, value);
 }
 
 Scalar operator+(const Scalar &a, const Scalar &b) {
   if (a.isFloat())
     return make<arith::AddFOp>(a, a.getValue(), b.getValue());
+  if (a.isComplexNumber())
+    return complexNumber(a.real() + b.real(), a.imaginary() + b.imaginary());
   if (a.dtype() == DType::Bool)
     return a | b;
   return make<arith::AddIOp>(a, a.getValue(), b.getValue());
@@ -335,18 +430,42 @@ Scalar operator+(const Scalar &a, const Scalar &b) {
 Scalar operator-(const Scalar &a, const Scalar &b) {
   if (a.isFloat())
     return make<arith::SubFOp>(a, a.getValue(), b.getValue());
+  if (a.isComplexNumber())
+    return complexNumber(a.real() - b.real(), a.imaginary() - b.imaginary());
   return make<arith::SubIOp>(a, a.getValue(), b.getValue());
 }
 
 Scalar operator*(const Scalar &a, const Scalar &b) {
   if (a.isFloat())
     return make<arith::MulFOp>(a, a.getValue(), b.getValue());
+  if (a.isComplexNumber()) {
+    Scalar ar = a.real(), ai = a.imaginary(), br = b.real(), bi = b.imaginary();
+    return complexNumber(ar * br - ai * bi, ar * bi + ai * br);
+  }
   if (a.dtype() == DType::Bool)
     return a & b;
   return make<arith::MulIOp>(a, a.getValue(), b.getValue());
 }
 
+/// Smith's method: the divisor's larger part is divided by first, so that its
+/// square is not needed. Rounded where c10::complex, as compiled, rounds.
+static Scalar divideComplex(const Scalar &a, const Scalar &b) {
+  Scalar ar = a.real(), ai = a.imaginary(), br = b.real(), bi = b.imaginary();
+  Scalar isRealLarger = abs(br) >= abs(bi);
+  Scalar larger = select(isRealLarger, br, bi);
+  Scalar ratio = select(isRealLarger, bi, br) / larger;
+  Scalar scale = 1.0 / fma(select(isRealLarger, bi, br), ratio, larger);
+  Scalar real = select(isRealLarger, fma(ai, ratio, ar), fma(ar, ratio, ai));
+  Scalar imaginary =
+      select(isRealLarger, fma(-ar, ratio, ai), fma(ai, ratio, -ar));
+  Scalar isZero = (br == 0.0) & (bi == 0.0);
+  return complexNumber(select(isZero, ar / abs(br), real * scale),
+                       select(isZero, ai / abs(bi), imaginary * scale));
+}
+
 Scalar operator/(const Scalar &a, const Scalar &b) {
+  if (a.isComplexNumber())
+    return divideComplex(a, b);
   assert(a.isFloat() && "integers have truncDiv");
   return make<arith::DivFOp>(a, a.getValue(), b.getValue());
 }
@@ -368,10 +487,14 @@ Scalar operator>=(const Scalar &a, const Scalar &b) {
                  arith::CmpIPredicate::uge);
 }
 Scalar operator==(const Scalar &a, const Scalar &b) {
+  if (a.isComplexNumber())
+    return (a.real() == b.real()) & (a.imaginary() == b.imaginary());
   return compare(a, b, arith::CmpFPredicate::OEQ, arith::CmpIPredicate::eq,
                  arith::CmpIPredicate::eq);
 }
 Scalar operator!=(const Scalar &a, const Scalar &b) {
+  if (a.isComplexNumber())
+    return (a.real() != b.real()) | (a.imaginary() != b.imaginary());
   return compare(a, b, arith::CmpFPredicate::UNE, arith::CmpIPredicate::ne,
                  arith::CmpIPredicate::ne);
 }
@@ -431,7 +554,7 @@ Scalar stdMin(const Scalar &a, const Scalar &b) {
 }
 
 Scalar isNaN(const Scalar &a) {
-  if (a.isFloat())
+  if (a.isFloat() || a.isComplexNumber())
     return a != a;
   return Scalar(a.getContext(), a.getValue(), DType::Bool)
       .with(constantScalar(a.getContext().builder, a.getContext().loc,
@@ -441,6 +564,8 @@ Scalar isNaN(const Scalar &a) {
 Scalar isInf(const Scalar &a) {
   if (a.isFloat())
     return abs(a) == std::numeric_limits<double>::infinity();
+  if (a.isComplexNumber())
+    return isInf(a.real()) | isInf(a.imaginary());
   return isNaN(a);
 }
 
@@ -487,6 +612,20 @@ Scalar roundEven(const Scalar &a) {
   return a.isFloat() ? make<math::RoundEvenOp>(a, a.getValue()) : a;
 }
 Scalar sqrt(const Scalar &a) { return make<math::SqrtOp>(a, a.getValue()); }
+Scalar hypot(const Scalar &a, const Scalar &b) {
+  Scalar length = a;
+  if (a.dtype() == DType::F64) {
+    Scalar x = abs(a), y = abs(b);
+    Scalar longer = max(x, y), ratio = min(x, y) / longer;
+    length = select(longer == 0.0, longer,
+                    longer * sqrt(fma(ratio, ratio, a.constant(1))));
+  } else {
+    Scalar x = a.to(DType::F64), y = b.to(DType::F64);
+    length = sqrt(x * x + y * y).to(a.dtype());
+  }
+  return select(isInf(a) | isInf(b),
+                a.constant(std::numeric_limits<double>::infinity()), length);
+}
 Scalar fma(const Scalar &a, const Scalar &b, const Scalar &c) {
   if (!a.isFloat())
     return a * b + c;

@@ -7,9 +7,12 @@
 //===----------------------------------------------------------------------===//
 //
 // A value with a dtype and C++ operators, so that an operator's formula is
-// written once and reads as in PyTorch's source. Integers wrap, `max` and `min`
-// propagate NaN, comparisons are ordered (false with NaN) but `!=`, which is
-// true with it: what C++ does. Nothing is contracted or reassociated.
+// written once and reads as in PyTorch's source. A complex number has the
+// operators of arithmetic and of equality alone, and is held as an integer: the
+// bits of its real part below those of its imaginary part, as in memory.
+// Integers wrap, `max` and `min` propagate NaN, comparisons are ordered (false
+// with NaN) but `!=`, which is true with it: what C++ does. Nothing is
+// contracted or reassociated.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,6 +39,11 @@ public:
   mlir::Value getValue() const { return value; }
   DType dtype() const { return type; }
   bool isFloat() const { return isFloatingPoint(type); }
+  bool isComplexNumber() const { return isComplex(type); }
+
+  /// Of a complex number. A real one's imaginary part is 0.
+  Scalar real() const;
+  Scalar imaginary() const;
 
   /// Another scalar of the same dtype and place.
   Scalar with(mlir::Value other) const { return {*context, other, type}; }
@@ -57,7 +65,7 @@ private:
 Scalar operator+(const Scalar &a, const Scalar &b);
 Scalar operator-(const Scalar &a, const Scalar &b);
 Scalar operator*(const Scalar &a, const Scalar &b);
-/// Floats only.
+/// Floats and complex numbers.
 Scalar operator/(const Scalar &a, const Scalar &b);
 Scalar operator<(const Scalar &a, const Scalar &b);
 Scalar operator<=(const Scalar &a, const Scalar &b);
@@ -103,6 +111,10 @@ Scalar stdMin(const Scalar &a, const Scalar &b);
 Scalar isNaN(const Scalar &a);
 Scalar isInf(const Scalar &a);
 
+/// Of two floats of one dtype.
+Scalar complexNumber(const Scalar &real, const Scalar &imaginary);
+Scalar conjugate(const Scalar &a);
+
 /// Integers only; the caller knows that the divisor is neither 0 nor -1.
 Scalar truncDiv(const Scalar &a, const Scalar &b);
 Scalar truncMod(const Scalar &a, const Scalar &b);
@@ -118,6 +130,8 @@ Scalar floor(const Scalar &a);
 Scalar trunc(const Scalar &a);
 Scalar roundEven(const Scalar &a);
 Scalar sqrt(const Scalar &a);
+/// The length of a vector, of at most 2 ulp, without overflow on the way.
+Scalar hypot(const Scalar &a, const Scalar &b);
 /// a * b + c, rounded once; on integers, computed plainly.
 Scalar fma(const Scalar &a, const Scalar &b, const Scalar &c);
 Scalar copysign(const Scalar &magnitude, const Scalar &sign);

@@ -153,7 +153,9 @@ _own_libraries: weakref.WeakSet[torch.library.Library] = weakref.WeakSet()
 def _compiler() -> str:
     """This build of the compiler on this machine."""
     here = Path(__file__).resolve().parent
-    binaries = [Path(extension().__file__), *here.parent.parent.glob("lib/libIntarsia*.so")]
+    # In a build folder the Python files are links to the sources, the extension is not.
+    binary = Path(extension().__file__).resolve()
+    binaries = [binary, *binary.parents[2].glob("lib/libIntarsia*.so")]
     files = sorted({*here.glob("*.py"), *binaries})
     return repr([(file.name, *_file_identity(str(file))) for file in files]) + (
         extension().host_description()

@@ -38,6 +38,8 @@ SHORT = {
     torch.int8: "i8",
     torch.uint8: "u8",
     torch.bool: "bool",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
 }
 
 

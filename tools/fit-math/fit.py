@@ -341,6 +341,89 @@ def fits() -> list[Fit]:
             lambda x: x * x,
         )
     )
+    # atan(x) = x + x**3*p(x*x), |x| <= tan(pi/8).
+    result.append(
+        Fit(
+            "atanF64",
+            lambda x: (mp.atan(x) - x) / x**3,
+            relative(mp.atan, lambda x: x**3),
+            (1e-4, 0.41422),
+            10,
+            53,
+            lambda x: x * x,
+        )
+    )
+    result.append(
+        Fit(
+            "asinF64",
+            lambda x: (mp.asin(x) - x) / x**3,
+            relative(mp.asin, lambda x: x**3),
+            (1e-4, 0.5),
+            12,
+            53,
+            lambda x: x * x,
+        )
+    )
+    # sinh(x) = x + x**3*p(x*x), |x| <= 1.
+    result.append(
+        Fit(
+            "sinhF64",
+            lambda x: (mp.sinh(x) - x) / x**3,
+            relative(mp.sinh, lambda x: x**3),
+            (1e-4, 1.0),
+            7,
+            53,
+            lambda x: x * x,
+        )
+    )
+    # log(gamma(x)) = (x-1)*(x-2)*p(x-1.75), 1 <= x <= 2.5; from there it is
+    # (x-1/2)*log(x) - x + log(2*pi)/2 + p(1/(x*x))/x.
+    result.append(
+        Fit(
+            "lgammaShortF64",
+            lambda x: mp.loggamma(x) / ((x - 1) * (x - 2)),
+            relative(mp.loggamma, lambda x: (x - 1) * (x - 2)),
+            (1.0, 2.5),
+            14,
+            53,
+            lambda x: x - mpf("1.75"),
+        )
+    )
+    result.append(
+        Fit(
+            "lgammaTailShortF64",
+            lambda x: x * (mp.loggamma(x) - (x - 0.5) * mp.log(x) + x - mp.log(2 * mp.pi) / 2),
+            lambda x: 1 / x / mp.loggamma(x),
+            (2.5, 60.0),
+            5,
+            53,
+            lambda x: 1 / (x * x),
+        )
+    )
+    # Its derivative: (x-root)*p(x-1.75), and log(x) - 1/(2*x) + p(1/(x*x))/(x*x).
+    root = mp.findroot(mp.digamma, 1.46)
+    result.append(
+        Fit(
+            "digammaShortF64",
+            lambda x: mp.digamma(x) / (x - root),
+            relative(mp.digamma, lambda x: x - root),
+            (1.0, 2.5),
+            17,
+            53,
+            lambda x: x - mpf("1.75"),
+        )
+    )
+    result.append(
+        Fit(
+            "digammaTailShortF64",
+            lambda x: x * x * (mp.digamma(x) - mp.log(x) + 1 / (2 * x)),
+            lambda x: 1 / (x * x) / mp.digamma(x),
+            (2.5, 60.0),
+            7,
+            53,
+            lambda x: 1 / (x * x),
+        )
+    )
     return result
 
 

@@ -62,6 +62,12 @@ std::optional<DType> dtypeFromScalarType(int64_t number);
 int64_t dtypeSize(DType dtype);
 bool isFloatingPoint(DType dtype);
 bool isComplex(DType dtype);
+/// The dtype of a complex number's two parts; a dtype that is not complex
+/// itself.
+DType realDType(DType dtype);
+/// The complex dtype with parts of a floating-point dtype, as PyTorch promotes
+/// them: of f32 for bf16.
+DType complexDType(DType dtype);
 bool isSignedInteger(DType dtype);
 /// Integers of either sign; bool is not one.
 bool isInteger(DType dtype);

@@ -388,11 +388,11 @@ func.func @f(%x: !x) {
 }
 
 // -----
-!x = !intarsia.tensor<[4]xc64>
+!x = !intarsia.tensor<[4]xc32>
 func.func @f(%x: !x) {
-  // expected-error @+1 {{input 0 has the type '!intarsia.tensor<[4]xc64>', of which there are no kernels}}
+  // expected-error @+1 {{input 0 has the type '!intarsia.tensor<[4]xc32>', of which there are no kernels}}
   intarsia.kernel(%x) : (!x) -> () {
-  ^bb0(%a: tensor<4xcomplex<f32>>):
+  ^bb0(%a: tensor<4xcomplex<f16>>):
     intarsia.yield
   }
   return

@@ -36,12 +36,11 @@ func.func @zero(%x: !intarsia.tensor<[s0]xi32>) -> !intarsia.tensor<[s0]xi32> {
   return %0 : !intarsia.tensor<[s0]xi32>
 }
 
-// The exact remainder is one operation until vectors are known; in f64 it is a
-// call.
+// The exact remainder is one operation until vectors are known.
 
 // CHECK-LABEL: func.func @remainder
 // CHECK: arith.remf %{{.+}}, %{{.+}} : f32
-// CHECK: intarsia.call "aten::remainder.Tensor"
+// CHECK: arith.remf %{{.+}}, %{{.+}} : f64
 func.func @remainder(%x: !intarsia.tensor<[s0]xbf16>, %y: !intarsia.tensor<[s0]xf64>) -> (!intarsia.tensor<[s0]xbf16>, !intarsia.tensor<[s0]xf64>) {
   %0 = intarsia.call "aten::remainder.Tensor"(self = %x, other = %x)
     : (!intarsia.tensor<[s0]xbf16>) -> !intarsia.tensor<[s0]xbf16>
