@@ -1318,7 +1318,7 @@ def test_functions_of_gamma_within_two_ulp() -> None:
     for function, got in zip(functions, compiled(values), strict=True):
         exact = function(values.double())
         same = (got == exact.float()) | (got.isnan() & exact.isnan())
-        unit = torch.ldexp(torch.ones((), dtype=f64), exact.frexp().exponent.clamp(min=-125) - 24)
+        unit = torch.ldexp(torch.ones_like(exact), exact.frexp().exponent.clamp(min=-125) - 24)
         error = ((got.double() - exact).abs() / unit)[~same]
         assert not error.numel() or error.max() <= 2, (function, error.max())
 
