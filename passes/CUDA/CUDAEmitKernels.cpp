@@ -141,10 +141,14 @@ SmallVector<Value> toWords(OpBuilder &b, Location loc, Value value) {
     return {arith::ExtUIOp::create(b, loc, i32, value)};
   if (bits == 32)
     return {value};
-  Value half = arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(32));
-  Value high = arith::ShRUIOp::create(b, loc, value, half);
-  return {arith::TruncIOp::create(b, loc, i32, value),
-          arith::TruncIOp::create(b, loc, i32, high)};
+  SmallVector<Value> words = {arith::TruncIOp::create(b, loc, i32, value)};
+  for (unsigned start = 32; start < bits; start += 32) {
+    Value distance = arith::ConstantOp::create(
+        b, loc, b.getIntegerAttr(value.getType(), start));
+    Value rest = arith::ShRUIOp::create(b, loc, value, distance);
+    words.push_back(arith::TruncIOp::create(b, loc, i32, rest));
+  }
+  return words;
 }
 
 Value fromWords(OpBuilder &b, Location loc, ArrayRef<Value> words, Type type) {
@@ -154,11 +158,14 @@ Value fromWords(OpBuilder &b, Location loc, ArrayRef<Value> words, Type type) {
   if (bits < 32) {
     value = arith::TruncIOp::create(b, loc, integer, value);
   } else if (bits > 32) {
-    Value half = arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(32));
-    Value high = arith::ExtUIOp::create(b, loc, integer, words[1]);
-    high = arith::ShLIOp::create(b, loc, high, half);
-    value = arith::OrIOp::create(
-        b, loc, high, arith::ExtUIOp::create(b, loc, integer, words[0]));
+    value = arith::ExtUIOp::create(b, loc, integer, words[0]);
+    for (unsigned start = 32; start < bits; start += 32) {
+      Value distance =
+          arith::ConstantOp::create(b, loc, b.getIntegerAttr(integer, start));
+      Value word = arith::ExtUIOp::create(b, loc, integer, words[start / 32]);
+      word = arith::ShLIOp::create(b, loc, word, distance);
+      value = arith::OrIOp::create(b, loc, value, word);
+    }
   }
   if (isa<FloatType>(type))
     value = arith::BitcastOp::create(b, loc, type, value);
