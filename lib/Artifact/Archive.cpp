@@ -346,19 +346,25 @@ std::string Archive::read(std::string_view name) const {
   return contents;
 }
 
-std::string Archive::digest(std::string_view except) const {
+std::string zip::digestOf(std::span<const Record> records, size_t rootLength,
+                          bool (*covers)(std::string_view name)) {
   uint64_t total = 0;
   uint32_t crc = 0;
-  for (const Record &record : entries) {
-    if (record.name.starts_with(except))
+  for (const Record &record : records) {
+    std::string_view name = std::string_view(record.name).substr(rootLength);
+    if (!covers(name))
       continue;
-    std::string line = record.name + " " + std::to_string(record.size) + " " +
-                       std::to_string(record.crc) + "\n";
+    std::string line = std::string(name) + " " + std::to_string(record.size) +
+                       " " + std::to_string(record.crc) + "\n";
     crc = crc32(crc, reinterpret_cast<const Bytef *>(line.data()),
                 uInt(line.size()));
     total += record.size;
   }
   return std::to_string(total) + "-" + std::to_string(crc);
+}
+
+std::string Archive::digest(bool (*covers)(std::string_view name)) const {
+  return zip::digestOf(entries, 0, covers);
 }
 
 void Archive::verify(const Record &record) const {

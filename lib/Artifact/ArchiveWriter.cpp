@@ -155,6 +155,10 @@ void ArchiveWriter::copy(const Archive &from, const Record &record) {
   add(record.name, from.bytes(record));
 }
 
+std::string ArchiveWriter::digest(bool (*covers)(std::string_view name)) const {
+  return zip::digestOf(entries, rootFolder.size() + 1, covers);
+}
+
 /// Gives the file a temporary name, from which it is renamed.
 bool ArchiveWriter::nameFile() {
   std::string self = "/proc/self/fd/" + std::to_string(descriptor);

@@ -14,8 +14,11 @@
 #ifndef INTARSIA_LIB_ARTIFACT_ZIPFORMAT_H
 #define INTARSIA_LIB_ARTIFACT_ZIPFORMAT_H
 
+#include "intarsia/Artifact/Archive.h"
+
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -49,6 +52,10 @@ void append(std::string &out, T value) {
 /// A relative path with no empty, "." or ".." part and no backslash: safe to
 /// create below any folder.
 bool isCleanPath(std::string_view name);
+
+/// Archive::digest; the first `rootLength` characters of a name do not count.
+std::string digestOf(std::span<const Record> records, size_t rootLength,
+                     bool (*covers)(std::string_view name));
 
 } // namespace intarsia::artifact::zip
 

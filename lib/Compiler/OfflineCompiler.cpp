@@ -37,8 +37,6 @@
 
 namespace intarsia {
 
-static constexpr llvm::StringLiteral ourFolder = "data/intarsia/";
-
 namespace {
 /// An error with the status that the program exits with.
 struct OfflineError {
@@ -114,7 +112,6 @@ namespace {
 struct Artifact {
   plan::Metadata metadata;
   std::optional<plan::Plan> frozen;
-  std::vector<runtime::Tensor> frozenValues;
   std::vector<CompiledProgram> targets; // parallel to the metadata's
   std::vector<std::string> libraries;   // likewise, what is in them
 };
@@ -155,13 +152,19 @@ static void setTorchRange(plan::Metadata &metadata) {
   metadata.torchEnd = (major + "." + llvm::Twine(minor + 1)).str();
 }
 
-/// What depends on weights alone, as the artifact's own records.
-static void computeFrozen(const OfflineOptions &options, Artifact &artifact) {
-  if (!artifact.frozen)
-    return;
+/// What depends on weights alone, each as soon as it is known.
+static void writeFrozen(const artifact::Archive &input,
+                        const plan::Plan &frozen,
+                        artifact::ArchiveWriter &output) {
+  output.add(plan::frozenPlan, plan::toJson(frozen));
   try {
-    artifact.frozenValues = runtime::computeFrozen(
-        artifact::Archive(options.input), *artifact.frozen);
+    runtime::computeFrozen(
+        input, frozen, [&](size_t index, const runtime::Tensor &value) {
+          output.add(runtime::frozenRecord(index),
+                     std::span(static_cast<const std::byte *>(value.data()),
+                               size_t(value.elementCount() *
+                                      dtypeSize(value.dtype()))));
+        });
   } catch (const runtime::Error &error) {
     throw OfflineError{OfflineStatus::CompileError,
                        std::string("what --freeze computes of the weights "
@@ -196,17 +199,18 @@ static void writeArtifact(const OfflineOptions &options, Artifact &artifact) {
   try {
     if (options.codeOnly) {
       artifact.metadata.program = llvm::sys::path::filename(options.input);
-      artifact.metadata.programDigest = input.digest(ourFolder);
+      artifact.metadata.programDigest = input.digest(plan::isProgramRecord);
     }
     // The folder in the archive has the same name whatever the file is called.
     artifact::ArchiveWriter output(options.output, "model");
     if (!options.codeOnly)
       for (const artifact::Record &record : input.records())
-        if (!llvm::StringRef(record.name).starts_with(ourFolder))
+        if (plan::isProgramRecord(record.name))
           output.copy(input, record);
     for (auto [target, compiled] :
          llvm::zip_equal(artifact.metadata.targets, artifact.targets)) {
-      const std::string folder = (ourFolder + target.folder + "/").str();
+      const std::string folder =
+          std::string(plan::ourRecords) + target.folder + "/";
       output.add(folder + "plan.json", plan::toJson(compiled.plan));
       if (!compiled.sharedObject.empty())
         output.add(folder + "kernels.so", compiled.sharedObject);
@@ -216,16 +220,11 @@ static void writeArtifact(const OfflineOptions &options, Artifact &artifact) {
     }
     for (auto [library, content] :
          llvm::zip_equal(artifact.metadata.libraries, artifact.libraries))
-      output.add((ourFolder + "libraries/" + library.name).str(), content);
+      output.add(std::string(plan::libraryRecords) + library.name, content);
     if (artifact.frozen)
-      output.add(plan::frozenPlan, plan::toJson(*artifact.frozen));
-    for (auto [index, value] : llvm::enumerate(artifact.frozenValues))
-      output.add(
-          runtime::frozenRecord(index),
-          std::span(static_cast<const std::byte *>(value.data()),
-                    size_t(value.elementCount() * dtypeSize(value.dtype()))));
-    output.add((ourFolder + "metadata.json").str(),
-               plan::toJson(artifact.metadata));
+      writeFrozen(input, *artifact.frozen, output);
+    artifact.metadata.codeDigest = output.digest(plan::isCodeRecord);
+    output.add(plan::metadataRecord, plan::toJson(artifact.metadata));
     output.finish();
   } catch (const artifact::ArchiveError &error) {
     throw OfflineError{error.path() == input.path()
@@ -423,7 +422,6 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
     if (options.bundleLibraries)
       bundleLibraries(options, artifact);
     progress("write");
-    computeFrozen(options, artifact);
     writeArtifact(options, artifact);
   }
   progress("");

@@ -198,6 +198,20 @@ SymExpr importer::asExpr(const json::Value &value, StringRef what) {
                   error + ", in: " + text);
 }
 
+SymExpr importer::asIntegerExpr(SymExpr expr, StringRef what) {
+  if (expr.mayBeReal())
+    throw ReadError("'" + what + "' has '" + expr.str() +
+                    "', which is no integer");
+  return expr;
+}
+
+SymExpr importer::asExtent(SymExpr expr, StringRef what) {
+  if (expr.isBoolean())
+    throw ReadError("'" + what + "' has the condition '" + expr.str() +
+                    "' where a number must be");
+  return asIntegerExpr(std::move(expr), what);
+}
+
 /// "SymInt", "sym_int" and "symint" are the same.
 static std::string plainName(StringRef name) {
   std::string plain;
@@ -277,6 +291,8 @@ Argument importer::readArgument(const json::Value &json, StringRef what) {
   case Argument::Kind::SymFloat:
   case Argument::Kind::SymBool:
     argument.expr = asExpr(value, what);
+    if (argument.kind == Argument::Kind::SymInt)
+      argument.expr = asIntegerExpr(std::move(argument.expr), what);
     break;
   case Argument::Kind::Int:
   case Argument::Kind::Object:

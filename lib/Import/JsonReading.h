@@ -67,6 +67,11 @@ keyOrders(const std::string &text, const std::string &member);
 
 /// sympy srepr text, or a JSON integer or boolean.
 SymExpr asExpr(const llvm::json::Value &value, llvm::StringRef what);
+/// `expr`, which must not be a float: a symbolic integer's.
+SymExpr asIntegerExpr(SymExpr expr, llvm::StringRef what);
+/// `expr`, which must be neither a float nor a condition: a tensor's size,
+/// stride or offset.
+SymExpr asExtent(SymExpr expr, llvm::StringRef what);
 
 /// An Argument in the form of ImportGraph.h: {"kind": ..., "value": ...}.
 Argument readArgument(const llvm::json::Value &value, llvm::StringRef what);

@@ -80,16 +80,17 @@ static TensorMeta readTensorMeta(const json::Object &object) {
   meta.dtype = *known;
   meta.device = stringOr(object, "device", "cpu");
   forEach(object, "sizes", [&](const json::Value &value) {
-    meta.sizes.push_back(asExpr(value, "sizes"));
+    meta.sizes.push_back(asExtent(asExpr(value, "sizes"), "sizes"));
   });
   forEach(object, "strides", [&](const json::Value &value) {
-    meta.strides.push_back(asExpr(value, "strides"));
+    meta.strides.push_back(asExtent(asExpr(value, "strides"), "strides"));
   });
   if (meta.sizes.size() != meta.strides.size())
     throw ReadError("has " + Twine(meta.sizes.size()) + " sizes and " +
                     Twine(meta.strides.size()) + " strides");
   if (const json::Value *offset = optionalField(object, "storageOffset"))
-    meta.storageOffset = asExpr(*offset, "storageOffset");
+    meta.storageOffset =
+        asExtent(asExpr(*offset, "storageOffset"), "storageOffset");
   meta.requiresGrad = booleanOr(object, "requiresGrad", false);
   return meta;
 }
@@ -112,6 +113,8 @@ static ValueMeta readValueMeta(const json::Object &object) {
   case Kind::SymFloat:
   case Kind::SymBool:
     meta.expr = asExpr(field(object, "expr"), "expr");
+    if (meta.kind == Kind::SymInt)
+      meta.expr = asIntegerExpr(std::move(meta.expr), "expr");
     break;
   case Kind::Object:
     meta.object = integerOr(object, "object", -1);

@@ -132,14 +132,16 @@ TensorMeta Pt2Reader::readTensorMeta(const json::Object &object) {
     throw ReadError("has the layout " + Twine(layout) +
                     "; only strided tensors are supported");
   for (const json::Value &size : asArray(field(object, "sizes"), "sizes"))
-    meta.sizes.push_back(readSymbolic(size, "sizes"));
+    meta.sizes.push_back(asExtent(readSymbolic(size, "sizes"), "sizes"));
   for (const json::Value &stride : asArray(field(object, "strides"), "strides"))
-    meta.strides.push_back(readSymbolic(stride, "strides"));
+    meta.strides.push_back(
+        asExtent(readSymbolic(stride, "strides"), "strides"));
   if (meta.sizes.size() != meta.strides.size())
     throw ReadError("has " + Twine(meta.sizes.size()) + " sizes and " +
                     Twine(meta.strides.size()) + " strides");
   meta.storageOffset =
-      readSymbolic(field(object, "storage_offset"), "storage_offset");
+      asExtent(readSymbolic(field(object, "storage_offset"), "storage_offset"),
+               "storage_offset");
   if (const json::Value *flag = optionalField(object, "requires_grad"))
     meta.requiresGrad = asBoolean(*flag, "requires_grad");
   return meta;
@@ -523,6 +525,8 @@ Graph Pt2Reader::readGraph(const json::Object &object, StringRef name) {
       ValueMeta meta;
       meta.kind = kind;
       meta.expr = readSymbolic(value, "value");
+      if (kind == ValueMeta::Kind::SymInt)
+        meta.expr = asIntegerExpr(std::move(meta.expr), "value");
       return meta;
     };
   };

@@ -838,6 +838,7 @@ std::string plan::toJson(const Metadata &metadata) {
   for (const Metadata::Library &library : metadata.libraries)
     json["libraries"].push_back(
         {{"name", library.name}, {"hash", library.hash}});
+  json["codeDigest"] = metadata.codeDigest;
   put(json, "modules", metadata.modules);
   put(json, "program", metadata.program);
   put(json, "programDigest", metadata.programDigest);
@@ -880,6 +881,7 @@ Metadata plan::metadataFromJson(const std::string &text) {
   });
   readEach(node, "modules", metadata.modules,
            [](const Node &n) { return n.text(); });
+  read(node, "codeDigest", metadata.codeDigest);
   read(node, "program", metadata.program);
   read(node, "programDigest", metadata.programDigest);
   readEach(node, "operators", metadata.operators, readOperator);

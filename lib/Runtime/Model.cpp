@@ -153,8 +153,8 @@ static void loadBundled(const Archive &archive, const plan::Metadata &metadata,
     if (areRegistered(operators))
       return;
     KernelFile file = KernelFile::create(
-        archive.read("data/intarsia/libraries/" + library.name), library.hash,
-        cacheDirectory);
+        archive.read(std::string(plan::libraryRecords) + library.name),
+        library.hash, cacheDirectory);
     loadOperatorLibrary(file.path());
     file.loaded();
   }
@@ -181,14 +181,13 @@ static auto reporting(const std::string &path, Function function) {
 
 static plan::Metadata readMetadata(const Archive &archive) {
   const std::string &path = archive.path();
-  if (!archive.find("data/intarsia/metadata.json"))
+  if (!archive.find(plan::metadataRecord))
     throw Error(ErrorKind::Load,
-                "'" + path +
-                    "' is not a compiled artifact: it has no record "
-                    "data/intarsia/metadata.json. Run intarsia-compile on it "
-                    "first.");
+                "'" + path + "' is not a compiled artifact: it has no record " +
+                    std::string(plan::metadataRecord) +
+                    ". Run intarsia-compile on it first.");
   plan::Metadata metadata =
-      plan::metadataFromJson(archive.read("data/intarsia/metadata.json"));
+      plan::metadataFromJson(archive.read(plan::metadataRecord));
   if (metadata.format != plan::artifactFormat)
     throw Error(ErrorKind::Load,
                 "'" + path + "' has format " + std::to_string(metadata.format) +
@@ -199,6 +198,12 @@ static plan::Metadata readMetadata(const Archive &archive) {
                     std::to_string(plan::artifactFormat) +
                     ". Compile the model again with the Intarsia that runs "
                     "it.");
+  if (archive.digest(plan::isCodeRecord) != metadata.codeDigest)
+    throw Error(ErrorKind::Load,
+                "'" + path + "' was changed after it was compiled: its " +
+                    std::string(plan::metadataRecord) +
+                    " was written with other records beside it. Compile the "
+                    "model again.");
   return metadata;
 }
 
@@ -214,7 +219,7 @@ static std::unique_ptr<Archive> openProgram(const std::string &path,
   std::string program =
       (std::filesystem::path(path).parent_path() / name).string();
   auto archive = std::make_unique<Archive>(program);
-  if (archive->digest("data/intarsia/") != metadata.programDigest)
+  if (archive->digest(plan::isProgramRecord) != metadata.programDigest)
     throw Error(ErrorKind::Load,
                 "'" + path + "' is the code of another '" + program +
                     "': that file has changed. Compile it again.");

@@ -21,6 +21,7 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <sys/stat.h>
 
 using namespace intarsia;
 using namespace intarsia::runtime;
@@ -178,7 +179,16 @@ size_t swapUnit(DType dtype) {
 
 } // namespace
 
+void intarsia::runtime::checkRegularFile(const std::string &path) {
+  struct stat status;
+  if (::stat(path.c_str(), &status) != 0)
+    throw NpyError("'" + path + "' cannot be opened: " + std::strerror(errno));
+  if (!S_ISREG(status.st_mode))
+    throw NpyError("'" + path + "' is not a regular file");
+}
+
 Tensor intarsia::runtime::readNpy(const std::string &path) {
+  checkRegularFile(path);
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw NpyError("'" + path + "' cannot be opened: " + std::strerror(errno));

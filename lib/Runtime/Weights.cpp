@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Implements Weights.h, and with it Frozen.h for the compiler.
+// Implements Weights.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -133,7 +133,7 @@ void WeightReader::fail(const plan::Weight &weight, const std::string &what) {
 }
 
 const Archive &WeightReader::archiveOf(const plan::Weight &weight) const {
-  return weight.record.rfind("data/intarsia/", 0) == 0 ? own : weights;
+  return plan::isProgramRecord(weight.record) ? weights : own;
 }
 
 std::vector<int64_t>
@@ -262,9 +262,8 @@ std::map<std::string, Tensor> intarsia::runtime::underAllNames(
   return all;
 }
 
-/// What a program without inputs returns, owned by the caller.
-static std::vector<Tensor> outputsOf(const plan::Plan &plan,
-                                     WeightValues &weights) {
+std::vector<Tensor> intarsia::runtime::outputsOf(const plan::Plan &plan,
+                                                 WeightValues &weights) {
   Program::Options options;
   options.ownAutocast = true;
   options.weight = [&](size_t index) { return weights.take(index); };
@@ -339,26 +338,4 @@ void WeightValues::pack(WeightReader &reader, const plan::Plan &plan,
 WeightValues::~WeightValues() {
   for (Value &value : values)
     release(value);
-}
-
-//===----------------------------------------------------------------------===//
-// Frozen.h
-//===----------------------------------------------------------------------===//
-
-std::string intarsia::runtime::frozenRecord(size_t index) {
-  return std::string(plan::frozenRecords) + std::to_string(index);
-}
-
-std::vector<Tensor> intarsia::runtime::computeFrozen(const Archive &archive,
-                                                     const plan::Plan &plan) {
-  // A sum of parts depends on how many there are: the result must not depend on
-  // the machine's cores.
-  struct OneThread {
-    int32_t before = torchApi().threadCount();
-    OneThread() { torchApi().setThreadCount(1); }
-    ~OneThread() { torchApi().setThreadCount(before); }
-  } oneThread;
-  MappedRecords records;
-  WeightValues weights(archive, archive, plan, nullptr, records, {}, {});
-  return outputsOf(plan, weights);
 }

@@ -103,6 +103,9 @@ private:
   std::vector<Value> values;
 };
 
+/// What a program without inputs returns.
+std::vector<Tensor> outputsOf(const plan::Plan &plan, WeightValues &weights);
+
 } // namespace intarsia::runtime
 
 #endif // INTARSIA_LIB_RUNTIME_WEIGHTS_H

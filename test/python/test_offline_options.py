@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import zipfile
+import zlib
 
 import operators as ops
 import pytest
@@ -236,13 +237,22 @@ def test_structures_are_readable(linear):
 
 
 def edited(path, target, edit, name="metadata.json"):
-    """The archive with one record changed."""
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
-        for info in old.infolist():
-            data = old.read(info)
-            if info.filename.endswith(name):
-                data = json.dumps(edit(json.loads(data))).encode()
-            new.writestr(info.filename, data)
+    """The archive with one record changed, and with the checksums that fit."""
+    with zipfile.ZipFile(path) as old:
+        records = {info.filename: old.read(info) for info in old.infolist()}
+    changed = next(record for record in records if record.endswith(name))
+    records[changed] = json.dumps(edit(json.loads(records[changed]))).encode()
+    code = [name for name in records if "/data/intarsia/" in name and "metadata" not in name]
+    lines = "".join(
+        f"{name.split('/', 1)[1]} {len(records[name])} {zlib.crc32(records[name])}\n"
+        for name in code
+    )
+    metadata = next(record for record in records if record.endswith("metadata.json"))
+    digest = f"{sum(len(records[name]) for name in code)}-{zlib.crc32(lines.encode())}"
+    records[metadata] = json.dumps({**json.loads(records[metadata]), "codeDigest": digest}).encode()
+    with zipfile.ZipFile(target, "w") as new:
+        for record, data in records.items():
+            new.writestr(record, data)
     return target
 
 
@@ -427,7 +437,7 @@ def test_names_that_are_not_utf8(linear, tmp_path):
     assert content.count(name) == 2
     damaged = tmp_path / "names.pt2"
     damaged.write_bytes(content.replace(name, name.replace(b"plan", b"\xff\xfe\xfd\xfc")))
-    with pytest.raises(LoadError, match=r"plan\.json"):
+    with pytest.raises(LoadError, match=r"names\.pt2' was changed after it was compiled"):
         intarsia.load(damaged)
     again = content.replace(b"data/intarsia", b"data/\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8")
     damaged.write_bytes(again.replace(b"models/model.json", b"models/\xff/../.json"))

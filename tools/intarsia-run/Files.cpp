@@ -16,6 +16,9 @@
 #include "intarsia/Runtime/Npy.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <random>
 
@@ -257,31 +260,47 @@ std::vector<Tensor> tool::takeOutputs(std::vector<Value> &values) {
   return outputs;
 }
 
+namespace {
+/// A new folder in another one, for files that are not complete yet; what is
+/// left in it goes with it.
+class TemporaryFolder {
+public:
+  explicit TemporaryFolder(const fs::path &parent) {
+    std::string name = (parent / ".intarsia-XXXXXX").string();
+    if (!mkdtemp(name.data()))
+      throw WriteError("cannot write into '" + parent.string() +
+                       "': " + std::strerror(errno));
+    folder = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder &) = delete;
+  TemporaryFolder &operator=(const TemporaryFolder &) = delete;
+
+  fs::path operator/(const std::string &name) const { return folder / name; }
+
+private:
+  fs::path folder;
+};
+} // namespace
+
 void tool::writeOutputs(const std::string &folder,
                         const std::vector<Tensor> &outputs) {
-  struct File {
-    fs::path temporary, path;
-  };
-  std::vector<File> files;
-  auto removeAll = [&] {
-    std::error_code ignored;
-    for (const File &file : files)
-      fs::remove(file.temporary, ignored);
-  };
   try {
     fs::create_directories(folder);
+    TemporaryFolder temporary(folder);
+    std::vector<std::string> names;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (!outputs[i])
         continue;
-      std::string name = "output_" + std::to_string(i) + ".npy";
-      files.push_back(
-          {fs::path(folder) / ("." + name + ".part"), fs::path(folder) / name});
-      writeNpy(files.back().temporary.string(), outputs[i]);
+      names.push_back("output_" + std::to_string(i) + ".npy");
+      writeNpy((temporary / names.back()).string(), outputs[i]);
     }
-    for (const File &file : files)
-      fs::rename(file.temporary, file.path);
+    for (const std::string &name : names)
+      fs::rename(temporary / name, fs::path(folder) / name);
   } catch (const std::exception &error) {
-    removeAll();
     throw WriteError(error.what());
   }
 }
@@ -292,18 +311,18 @@ void tool::writeOutputFile(const std::string &path,
   for (size_t i = 0; i < outputs.size(); ++i)
     if (outputs[i])
       tensors["output_" + std::to_string(i)] = outputs[i];
-  std::string temporary = path + ".part";
   try {
     if (fs::exists(path) && !fs::is_regular_file(path))
       throw WriteError("'" + path + "' exists and is no regular file");
+    fs::path parent = fs::path(path).parent_path();
+    TemporaryFolder temporary(parent.empty() ? fs::path(".") : parent);
+    std::string file = (temporary / "outputs").string();
     if (isTorchFile(path))
-      writeTorchFile(temporary, outputs);
+      writeTorchFile(file, outputs);
     else
-      writeSafetensors(temporary, tensors);
-    fs::rename(temporary, path);
+      writeSafetensors(file, tensors);
+    fs::rename(file, path);
   } catch (const std::exception &error) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
     throw WriteError(error.what());
   }
 }

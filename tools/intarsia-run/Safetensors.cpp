@@ -40,6 +40,7 @@ std::map<std::string, Tensor> tool::readSafetensors(const std::string &path) {
   auto fail = [&](const std::string &what) -> NpyError {
     return NpyError("'" + path + "': " + what);
   };
+  checkRegularFile(path);
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file)
     throw fail("cannot be opened");

@@ -22,6 +22,7 @@ static NpyError lastFault(const std::string &path) {
 }
 
 Named tool::readTorchFile(const std::string &path) {
+  checkRegularFile(path);
   Named tensors;
   auto take = [](void *context, const char *name, TensorImpl *tensor) {
     static_cast<Named *>(context)->emplace_back(name, Tensor(tensor));

@@ -80,9 +80,9 @@ public:
   /// Throws ArchiveError when the contents do not match the checksum.
   void verify(const Record &record) const;
 
-  /// Tells archives apart by the names, sizes and checksums of their records,
-  /// without those whose names begin with `except`.
-  std::string digest(std::string_view except) const;
+  /// Tells archives apart by the names, sizes and checksums of the records
+  /// whose names `covers` takes.
+  std::string digest(bool (*covers)(std::string_view name)) const;
 
 private:
   void readDirectory();
@@ -119,6 +119,8 @@ public:
   void add(std::string_view name, std::string_view contents);
   /// Copies a record of another archive, verifying its checksum.
   void copy(const Archive &from, const Record &record);
+  /// Of the records so far, as `Archive::digest` of the finished file.
+  std::string digest(bool (*covers)(std::string_view name)) const;
   void finish();
 
 private:

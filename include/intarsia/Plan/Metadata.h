@@ -24,12 +24,27 @@ namespace intarsia::plan {
 
 /// Raised with every change of the plan's or the kernels' form that an older
 /// runtime would misread.
-inline constexpr int64_t artifactFormat = 3;
+inline constexpr int64_t artifactFormat = 4;
+
+/// The folder of all records that are not the exporter's.
+inline constexpr std::string_view ourRecords = "data/intarsia/";
+inline constexpr std::string_view metadataRecord =
+    "data/intarsia/metadata.json";
+
+inline constexpr std::string_view libraryRecords = "data/intarsia/libraries/";
 
 /// The folder of the records that hold what was computed of weights; number i
 /// is output i of the plan in the record frozenPlan.
 inline constexpr std::string_view frozenRecords = "data/intarsia/frozen/";
 inline constexpr std::string_view frozenPlan = "data/intarsia/frozen.json";
+
+/// What programDigest and codeDigest are of.
+inline bool isProgramRecord(std::string_view name) {
+  return !name.starts_with(ourRecords);
+}
+inline bool isCodeRecord(std::string_view name) {
+  return name.starts_with(ourRecords) && name != metadataRecord;
+}
 
 struct Metadata {
   int64_t format = artifactFormat;
@@ -53,20 +68,23 @@ struct Metadata {
     std::string cpu; // LLVM's name of the processor, for messages
     /// Processor features that the kernels need, by LLVM's names ("avx512f").
     std::vector<std::string> features;
-    /// SHA-256 or other digest of kernels.so in hexadecimal: its name in the
-    /// cache; "" when there are no kernels.
+    /// SHA-256 of kernels.so in hexadecimal: its name in the cache; "" when
+    /// there are no kernels.
     std::string kernelsHash;
     std::vector<Image> images = {}; // "cuda"
   };
   std::vector<Target> targets;
-  /// Operator libraries that the archive brings along: the files
-  /// data/intarsia/libraries/<name>, loaded in this order where an operator is
+  /// Operator libraries that the archive brings along: the records
+  /// <libraryRecords><name>, loaded in this order where an operator is
   /// missing.
   struct Library {
     std::string name;
     std::string hash; // SHA-256 in hexadecimal
   };
   std::vector<Library> libraries;
+  /// Archive::digest of all that stands beside this record: a plan runs with
+  /// the kernels that were made for it, and no others.
+  std::string codeDigest;
   /// Python modules that registered operators when the file was compiled.
   std::vector<std::string> modules;
   /// A sidecar has no weights: they are records of this archive, in the

@@ -16,18 +16,22 @@
 #include "intarsia/Artifact/Archive.h"
 #include "intarsia/Runtime/Model.h"
 
+#include <functional>
 #include <string>
-#include <vector>
 
 namespace intarsia::runtime {
 
 /// The record of the artifact that holds output `index` of the frozen part.
 std::string frozenRecord(size_t index);
 
-/// Runs a plan without inputs whose weights are records of `archive`. The
-/// tensors have the strides that the plan promises. Throws Error.
-std::vector<Tensor> computeFrozen(const artifact::Archive &archive,
-                                  const plan::Plan &plan);
+/// Runs a plan without inputs whose weights are records of `archive`, and gives
+/// each output once, by its index, in an order that depends on the plan alone.
+/// Steps that share no values run apart where their results are more than
+/// `partBytes`: what was given is not kept. The tensors have the strides that
+/// the plan promises. Throws Error.
+void computeFrozen(const artifact::Archive &archive, const plan::Plan &plan,
+                   const std::function<void(size_t index, Tensor)> &take,
+                   int64_t partBytes = int64_t(64) << 20);
 
 } // namespace intarsia::runtime
 

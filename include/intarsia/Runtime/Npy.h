@@ -33,6 +33,10 @@ public:
   using std::runtime_error::runtime_error;
 };
 
+/// Throws NpyError unless the path is a regular file: a pipe would wait, and a
+/// device never end.
+void checkRegularFile(const std::string &path);
+
 /// A tensor on the CPU. Arrays in Fortran order keep it, as strides. Throws
 /// NpyError naming the file and the fault.
 Tensor readNpy(const std::string &path);

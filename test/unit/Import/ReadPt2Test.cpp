@@ -107,6 +107,9 @@ TEST_F(ReadPt2, ErrorsNameTheFileAndTheFault) {
   EXPECT_CONTAINS(errorWith("\"dtype\": 5", "\"dtype\": 99"),
                   "value 'nz': the export schema's dtype 99");
   EXPECT_CONTAINS(errorWith("\"layout\": 7", "\"layout\": 1"), "sparse_coo");
+  for (const char *size : {"oo", "Float(2.5)", "true"})
+    EXPECT_CONTAINS(errorWith("Symbol('u0', integer=True)", size),
+                    "value 'nz': 'sizes' has ");
   EXPECT_CONTAINS(errorWith("\"as_operator\"", "\"as_spell\""),
                   "node 'auto', higher_order::auto_functionalized_v2: has an "
                   "argument of the kind 'as_spell'");

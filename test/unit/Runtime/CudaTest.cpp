@@ -357,10 +357,11 @@ TEST_F(CudaTest, ArtifactsLoadTheirKernelsAndWeightsOnce) {
     std::vector<float> values = {0, 1, 2, 3, 4, 5};
     writer.add("data/weights/weight_0",
                std::string_view(reinterpret_cast<char *>(values.data()), 24));
-    writer.add("data/intarsia/metadata.json", plan::toJson(metadata));
     writer.add("data/intarsia/cuda/plan.json", plan::toJson(data));
     writer.add("data/intarsia/cuda/kernels.sm_80.cubin", cubin("sm_80").code);
     writer.add("data/intarsia/cuda/kernels.sm_90.ptx", ptx("sm_90").code);
+    metadata.codeDigest = writer.digest(plan::isCodeRecord);
+    writer.add("data/intarsia/metadata.json", plan::toJson(metadata));
     writer.finish();
   };
   write(0);

@@ -16,6 +16,7 @@
 #include "intarsia-c/Runtime.h"
 #include "intarsia/Artifact/Archive.h"
 #include "intarsia/Plan/Metadata.h"
+#include "intarsia/Runtime/Frozen.h"
 #include "intarsia/Runtime/Npy.h"
 
 #include <cstdlib>
@@ -24,6 +25,7 @@
 #include <iterator>
 #include <numeric>
 #include <random>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace intarsia;
@@ -96,9 +98,10 @@ protected:
           std::string_view(reinterpret_cast<char *>(values), sizeof values));
     if (!bundled.empty())
       writer.add("data/intarsia/libraries/libops.so", bundled);
-    writer.add("data/intarsia/metadata.json", plan::toJson(metadata));
     writer.add("data/intarsia/cpu/plan.json", plan::toJson(plan));
     writer.add("data/intarsia/cpu/kernels.so", contentOf(RUNTIME_TEST_KERNELS));
+    metadata.codeDigest = writer.digest(plan::isCodeRecord);
+    writer.add("data/intarsia/metadata.json", plan::toJson(metadata));
     writer.finish();
   }
   std::string fault() {
@@ -226,7 +229,8 @@ TEST_F(ModelTest, Sidecar) {
   std::string program = path;
   path = (folder / "code.pt2").string();
   metadata.program = "model.pt2";
-  metadata.programDigest = artifact::Archive(program).digest("data/intarsia/");
+  metadata.programDigest =
+      artifact::Archive(program).digest(plan::isProgramRecord);
   hasWeights = false;
   write();
   EXPECT_EQ(contents(Model::load(path, options)->run({iota({2, 3})})[0])[0], 1);
@@ -310,6 +314,83 @@ TEST_F(ModelTest, ArtifactsThatAreRefused) {
   EXPECT_CONTAINS(fault(), "has no record 'data/weights/weight_7'");
 }
 
+TEST_F(ModelTest, WhatIsFrozenComesInParts) {
+  // a = w + 1, b = a * 2 and c = v * w; v is freed, and w is an output, too.
+  B f("main");
+  std::vector<std::string> sizes = {"2"}, strides = {"1"};
+  f.input("w", 0, f.spec(sizes, strides)).weight = "w";
+  f.input("v", 1, f.spec(sizes, strides)).weight = "v";
+  auto result = [&](plan::Slot slot) {
+    return std::vector{B::tensor(slot, f.spec(sizes, strides))};
+  };
+  f.call("aten::add.Scalar", {B::atSlot(0), B::integer(1)}, result(2));
+  f.call("aten::neg", {B::atSlot(1)}, result(3));
+  f.free({1});
+  f.call("aten::mul.Scalar", {B::atSlot(2), B::integer(2)}, result(4));
+  f.call("aten::mul.Tensor", {B::atSlot(3), B::atSlot(0)}, result(5));
+  f.free({3});
+  for (plan::Slot slot : {2, 5, 4, 0})
+    f.output(slot);
+  plan::Plan frozen;
+  frozen.functions = {f.function};
+  for (const char *name : {"w", "v"}) {
+    plan::Weight weight;
+    weight.name = name;
+    weight.spec = *f.function.inputs[0].spec;
+    weight.record = std::string("data/weights/") + name;
+    frozen.weights.push_back(weight);
+  }
+  {
+    artifact::ArchiveWriter writer(path, "model");
+    float w[] = {1, 2}, v[] = {3, 4};
+    for (auto [name, values] : {std::pair("w", w), std::pair("v", v)})
+      writer.add(std::string("data/weights/") + name,
+                 std::string_view(reinterpret_cast<char *>(values), sizeof w));
+    writer.finish();
+  }
+  using Values = std::vector<float>;
+  for (int64_t bytes : {0, 1 << 20}) {
+    std::vector<size_t> order;
+    std::map<size_t, Values> values;
+    computeFrozen(
+        artifact::Archive(path), frozen,
+        [&](size_t index, Tensor value) {
+          order.push_back(index);
+          values[index] = contents(value);
+        },
+        bytes);
+    EXPECT_EQ(order, bytes ? (std::vector<size_t>{0, 1, 2, 3})
+                           : (std::vector<size_t>{0, 2, 1, 3}));
+    EXPECT_EQ(values[0], (Values{2, 3}));
+    EXPECT_EQ(values[1], (Values{-3, -8}));
+    EXPECT_EQ(values[2], (Values{4, 6}));
+    EXPECT_EQ(values[3], (Values{1, 2}));
+  }
+}
+
+// Each record is whole, but they are not of one file.
+TEST_F(ModelTest, RecordsOfDifferentFiles) {
+  options.operatorLibraries = {RUNTIME_TEST_OPERATORS};
+  write();
+  const artifact::Archive whole(path);
+  plan.functions[0].steps[2].symbols.clear(); // the kernel would read it
+  for (std::string_view changed : {"cpu/plan.json", "cpu/kernels.so"}) {
+    path = (folder / "mixed.pt2").string();
+    artifact::ArchiveWriter writer(path, "model");
+    for (const artifact::Record &record : whole.records())
+      if (!record.name.ends_with(changed))
+        writer.copy(whole, record);
+      else if (changed == "cpu/plan.json")
+        writer.add(record.name, plan::toJson(plan));
+      else
+        writer.add(record.name, whole.read(record.name).substr(0, 1000));
+    writer.finish();
+    EXPECT_CONTAINS(
+        errorOf(ErrorKind::Load, [&] { Model::load(path, options); }),
+        "mixed.pt2' was changed after it was compiled");
+  }
+}
+
 // A checksum can be made to fit: what it protects may be anything. Every change
 // of one byte, and numbers where none was expected, must be refused or
 // harmless.
@@ -317,6 +398,7 @@ TEST_F(ModelTest, ChangedRecordsDoNotCrash) {
   options.operatorLibraries = {RUNTIME_TEST_OPERATORS};
   write();
   const std::string kernels = contentOf(RUNTIME_TEST_KERNELS);
+  metadata.codeDigest = "@";
   const std::string texts[] = {plan::toJson(metadata), plan::toJson(plan)};
   std::mt19937 random(1);
   int refused = 0, total = 0;
@@ -342,9 +424,11 @@ TEST_F(ModelTest, ChangedRecordsDoNotCrash) {
       }
       artifact::ArchiveWriter writer(path, "model");
       writer.add("data/weights/weight_0", std::string(28, '\0'));
-      writer.add("data/intarsia/metadata.json", changed[0]);
       writer.add("data/intarsia/cpu/plan.json", changed[1]);
       writer.add("data/intarsia/cpu/kernels.so", kernels);
+      if (size_t place = changed[0].find('@'); place != std::string::npos)
+        changed[0].replace(place, 1, writer.digest(plan::isCodeRecord));
+      writer.add("data/intarsia/metadata.json", changed[0]);
       writer.finish();
       try {
         Model::load(path, options);
@@ -416,6 +500,12 @@ TEST_F(ModelTest, ToolReportsFaults) {
   EXPECT_CONTAINS(output, "too many inputs");
   EXPECT_EQ(tool(base + " --input " + (folder / "none.npy").string()), 3);
   EXPECT_CONTAINS(output, "cannot be opened");
+  for (const char *kind : {".npy", ".pt", ".safetensors"}) {
+    std::string pipe = (folder / "pipe").string() + kind;
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    EXPECT_EQ(tool(base + " --input " + pipe), 3);
+    EXPECT_CONTAINS(output, "is not a regular file");
+  }
   EXPECT_EQ(tool((folder / "none.pt2").string() + " --input " + good), 4);
   EXPECT_CONTAINS(output, "none.pt2");
   EXPECT_EQ(tool(path + " --input " + good), 4);
