@@ -1397,36 +1397,51 @@ SmallVector<Value> KernelEmitter::cascadeLoop(Value begin, Value end,
                                               LoopBody makeBody) {
   if (cascade.levels == 0)
     return emitLoop(*b, loc, begin, end, constant(step), initial, makeBody);
-  Cascade inner = cascade;
-  --inner.levels;
+  auto cascadeOf = [&](int64_t levels, bool mayBeShort) {
+    Cascade part = cascade;
+    part.levels = levels;
+    part.mayBeShort = mayBeShort;
+    return part;
+  };
+  // One block needs no loops of blocks, which would cost each row several
+  // branches and additions that wait for each other.
+  if (cascade.mayBeShort) {
+    Value isShort =
+        arith::CmpIOp::create(*b, loc, arith::CmpIPredicate::sle,
+                              arith::SubIOp::create(*b, loc, end, begin),
+                              constant(step * cascadeBlock));
+    auto branch =
+        scf::IfOp::create(*b, loc, TypeRange(ValueRange(initial)), isShort,
+                          /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(*b);
+    // Both are the same loop to what comes after.
+    llvm::StringMap<int64_t> readersBefore = readers;
+    llvm::StringSet<> pendingBefore = cachePending;
+    for (Block *block : {branch.thenBlock(), branch.elseBlock()}) {
+      ScopeGuard scope(*this);
+      readers = readersBefore;
+      cachePending = pendingBefore;
+      b->setInsertionPointToStart(block);
+      int64_t levels = block == branch.thenBlock() ? 0 : cascade.levels;
+      scf::YieldOp::create(*b, loc,
+                           cascadeLoop(begin, end, step, initial,
+                                       cascadeOf(levels, false), makeBody));
+    }
+    return branch.getResults();
+  }
+  Cascade inner = cascadeOf(cascade.levels - 1, false);
   int64_t block = step;
   for (int64_t level = 0; level < cascade.levels; ++level)
     block *= cascadeBlock;
-  // A sum of one block is that block: a branch that is foreseen is cheaper than
-  // an addition to zero that waits for the loop.
-  Value isLong;
-  if (cascade.mayBeShort && ArrayRef(cascade.zeros) == initial)
-    isLong = arith::CmpIOp::create(*b, loc, arith::CmpIPredicate::sgt,
-                                   arith::SubIOp::create(*b, loc, end, begin),
-                                   constant(block));
   return emitLoop(
       *b, loc, begin, end, constant(block), initial,
       [&](Value variable, ValueRange values) {
         ScopeGuard scope(*this);
         Value stop = arith::AddIOp::create(*b, loc, variable, constant(block));
         stop = arith::MinSIOp::create(*b, loc, stop, end);
-        SmallVector<Value> sums =
-            cascadeLoop(variable, stop, step, cascade.zeros, inner, makeBody);
-        if (!isLong)
-          return cascade.add(sums, values);
-        auto branch = scf::IfOp::create(*b, loc, TypeRange(ValueRange(sums)),
-                                        isLong, /*withElseRegion=*/true);
-        OpBuilder::InsertionGuard guard(*b);
-        b->setInsertionPointToStart(branch.elseBlock());
-        scf::YieldOp::create(*b, loc, sums);
-        b->setInsertionPointToStart(branch.thenBlock());
-        scf::YieldOp::create(*b, loc, cascade.add(sums, values));
-        return SmallVector<Value>(branch.getResults());
+        return cascade.add(
+            cascadeLoop(variable, stop, step, cascade.zeros, inner, makeBody),
+            values);
       });
 }
 
@@ -1871,7 +1886,8 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
     cascade.add = add;
     std::optional<int64_t> extent = reduction[level].extent.asInteger();
     if (!extent) {
-      cascade.mayBeShort = true;
+      cascade.mayBeShort =
+          level == scalarLoops && !schedule.threads && !schedule.trial;
       // A team of 256 adds a million then, in two levels of blocks.
       cascade.levels = shared && level >= scalarLoops ? 1 : 2;
       return cascade;

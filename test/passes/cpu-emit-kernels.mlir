@@ -204,20 +204,20 @@ func.func @running(%x: !intarsia.tensor<[s0, 512]xf32>) -> !intarsia.tensor<[s0,
 }
 
 // Sums of a size known at run time are added in blocks of 64 additions, in
-// blocks again; the one block of a short row is not added to anything.
+// blocks again; a short row has a loop without blocks.
 // CHECK-LABEL: func.func @{{k[0-9]+}}_sum_neg
-// CHECK: %[[WHOLE:.+]] = arith.constant 262144 : i64
-// CHECK: %[[LONG:.+]] = arith.cmpi sgt, %{{.+}}, %[[WHOLE]]
-// CHECK: scf.for
-// CHECK:   %[[BLOCK:.+]] = arith.constant 4096 : i64
-// CHECK:   %[[MEDIUM:.+]] = arith.cmpi sgt, %{{.+}}, %[[BLOCK]]
+// CHECK: %[[ONE:.+]] = arith.constant 4096 : i64
+// CHECK: %[[SHORT:.+]] = arith.cmpi sle, %{{.+}}, %[[ONE]]
+// CHECK: scf.if %[[SHORT]]
+// CHECK-NOT: scf.if
 // CHECK:   scf.for
-// CHECK:     %[[SUM:.+]] = scf.for
-// CHECK:     scf.if %[[MEDIUM]]
-// CHECK:       arith.addf
-// CHECK:     } else {
-// CHECK-NEXT:  scf.yield %[[SUM]]
-// CHECK:   scf.if %[[LONG]]
+// CHECK-NOT: scf.for
+// CHECK: } else {
+// CHECK:   %[[MANY:.+]] = arith.constant 262144 : i64
+// CHECK:   scf.for %{{.+}} to %{{.+}} step %[[MANY]]
+// CHECK:     %[[BLOCK:.+]] = arith.constant 4096 : i64
+// CHECK:     scf.for %{{.+}} to %{{.+}} step %[[BLOCK]]
+// CHECK:       scf.for
 func.func @short(%x: !intarsia.tensor<[s0, s1]xf32>) -> !intarsia.tensor<[s0]xf32> attributes {intarsia.symbols = {s0 = [2, unit], s1 = [2, unit]}} {
   %0 = intarsia.call "aten::sum.dim_IntList"(self = %x, dim = [1], keepdim = false, dtype = none) : (!intarsia.tensor<[s0, s1]xf32>) -> !intarsia.tensor<[s0]xf32>
   %1 = intarsia.call "aten::neg"(self = %0) : (!intarsia.tensor<[s0]xf32>) -> !intarsia.tensor<[s0]xf32>
