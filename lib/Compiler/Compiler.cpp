@@ -100,6 +100,8 @@ public:
           return success();
         }) {
     context.loadDialect<graph::GraphDialect, func::FuncDialect>();
+    // Users know their source's lines, not our operations.
+    context.printOpOnDiagnostic(false);
     targetOptions.cpu = options.cpu;
     targetOptions.features = options.features;
   }

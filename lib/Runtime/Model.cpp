@@ -381,9 +381,11 @@ std::vector<Tensor> Model::run(const std::vector<Tensor> &inputs) const {
       values.push_back(constantValue(input.constant));
       break;
     default:
-      throw Error(ErrorKind::Guard,
-                  "input \"" + input.name +
-                      "\" is a number; call program().run to pass it");
+      throw Error(ErrorKind::Guard, "input \"" + input.name + "\" is " +
+                                        (input.kind == plan::Input::Kind::Object
+                                             ? "a sparse tensor or an object"
+                                             : "a number") +
+                                        "; call program().run to pass it");
     }
   }
   for (size_t i = 0; i < values.size(); ++i)

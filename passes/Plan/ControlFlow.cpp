@@ -207,7 +207,11 @@ LogicalResult FunctionPlanner::planHigherOrder(graph::CallOp call) {
       return call.emitError("higher-order operator ")
              << call.getCallee()
              << " is not supported here: it needs the Python front door "
-                "(torch.compile); decompose it before exporting";
+                "(torch.compile); "
+             << (name.starts_with("triton_kernel_wrapper")
+                     ? "make an operator of the kernel before exporting "
+                       "(torch.library.triton_op)"
+                     : "decompose it before exporting");
     for (FlatSymbolRefAttr function : functions) {
       FailureOr<NestedFunction *> nested = planner.nested(function, call);
       if (failed(nested))

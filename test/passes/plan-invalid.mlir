@@ -28,6 +28,14 @@ func.func @main(%x: !intarsia.tensor<[8]xf32>) -> !intarsia.tensor<[8]xf32> {
 
 // -----
 
+func.func @main(%x: !intarsia.tensor<[8]xf32>) -> !intarsia.tensor<[8]xf32> {
+  // expected-error @+1 {{make an operator of the kernel before exporting (torch.library.triton_op)}}
+  %0 = intarsia.call "higher_order::triton_kernel_wrapper_functional"(arg0 = %x) : (!intarsia.tensor<[8]xf32>) -> !intarsia.tensor<[8]xf32>
+  return %0 : !intarsia.tensor<[8]xf32>
+}
+
+// -----
+
 // expected-error @+1 {{expected @main or exactly one public function}}
 module {
 func.func @a(%x: !intarsia.tensor<[8]xf32>) -> !intarsia.tensor<[8]xf32> {

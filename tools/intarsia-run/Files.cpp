@@ -245,6 +245,10 @@ Inputs tool::readInputs(const Program &program,
       inputs.values.push_back(constantValue(input.constant));
       continue;
     }
+    if (input.kind == plan::Input::Kind::Object)
+      throw NpyError("input \"" + input.name +
+                     "\" is a sparse tensor or an object, which no file gives: "
+                     "run the model from Python or C++");
     auto found = inputs.byName.find(input.name);
     if (found == inputs.byName.end())
       found = inputs.byName.emplace(input.name, made.make(input)).first;

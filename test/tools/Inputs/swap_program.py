@@ -1,6 +1,7 @@
 """FOLDER/swapped.pt2: the compiled code of one program beside another program.
 
 FOLDER/raising.pt2: beside one that raises. FOLDER/small.pt2: code only.
+FOLDER/sparse.pt2: takes a sparse tensor.
 """
 
 import sys
@@ -33,6 +34,17 @@ for name, model in (("two", Model(2.0)), ("three", Model(3.0)), ("raises", Raise
     torch.export.save(torch.export.export(model, (torch.ones(6),)), folder / f"{name}.pt2")
 two = intarsia.aot_compile(folder / "two.pt2", folder / "compiled_two.pt2")
 intarsia.aot_compile(folder / "two.pt2", folder / "small.pt2", code_only=True)
+
+
+class Sparse(torch.nn.Module):
+    def forward(self, x):
+        return torch.sparse.mm(x, torch.ones(3, 2))
+
+
+rows = torch.tensor([[1.0, 0.0, 2.0]]).to_sparse()
+torch.export.save(torch.export.export(Sparse(), (rows,)), folder / "rows.pt2")
+sparse = intarsia.load(intarsia.aot_compile(folder / "rows.pt2", folder / "sparse.pt2"))
+assert torch.equal(sparse(rows), torch.tensor([[3.0, 3.0]]))
 for target, other in (("swapped", "three"), ("raising", "raises")):
     program = intarsia.aot_compile(folder / f"{other}.pt2", folder / f"compiled_{other}.pt2")
     with (
