@@ -246,11 +246,9 @@ static std::string resolveBindingPath(StringRef path, const Output &output,
 
 void FunctionBuilder::bindSymbols(Call &call, const Node &node,
                                   ArrayRef<Output> outputs,
+                                  ArrayRef<const Output *> values,
                                   SmallVectorImpl<Attribute> &binds) {
   MLIRContext *context = builder.getContext();
-  SmallVector<const Output *> values;
-  for (const Output &output : outputs)
-    collectValues(output, values);
   auto addBind = [&](StringRef symbol, int64_t result, StringRef path) {
     binds.push_back(graph::BindAttr::get(context, symbol, result, path));
     scope.insert(symbol.str());
@@ -425,7 +423,7 @@ FunctionBuilder::finishCall(Call &call, const Node &node,
   }
   SmallVector<Attribute> binds;
   if (!outputs.empty())
-    bindSymbols(call, node, outputs, binds);
+    bindSymbols(call, node, outputs, numbering.values, binds);
 
   SmallVector<Type> outputTypes;
   for (const Output *output : numbering.values)

@@ -159,6 +159,7 @@ private:
   CallResults finishCall(Call &call, const Node &node,
                          llvm::ArrayRef<Output> outputs);
   void bindSymbols(Call &call, const Node &node, llvm::ArrayRef<Output> outputs,
+                   llvm::ArrayRef<const Output *> values,
                    llvm::SmallVectorImpl<mlir::Attribute> &binds);
   void forwardUpdates(CallResults &results);
 

@@ -41,6 +41,12 @@ M = "values((7, 5), 'float32', 1)"
 V = "values((5,), 'float32', 2)"
 
 PINNED = {
+    # Where the input begins in its storage is a symbol that no size has.
+    "write_of_an_input_with_an_offset": (
+        ["lay_out(values((1, 33), 'float32', 731), 'offset')", "values((33,), 'float32', 67)"],
+        ["y = x1 + 1", "ops.double_(x0)"],
+        ["y", "x0"],
+    ),
     # A reduction inside the lanes of another that is not along the last dimension.
     "softmax_of_columns": ([M, V], ["y = torch.softmax(x0 * 2 + x1, 0)"], ["y"]),
     # The lanes of a row in pieces, where what is read changes: whole ones, masked ones,
