@@ -37,6 +37,7 @@ from programs import PROGRAMS, Program, load_operators
 from rich.console import Console
 from rich.table import Table
 from torch._C._profiler import _EventType
+from torch._dynamo.backends.registry import lookup_backend
 from torch._functorch import config as functorch_config
 
 import intarsia
@@ -102,7 +103,6 @@ def stepper(program: Program, run: Callable[..., Any]) -> Step:
 
 
 def compiled(program: Program, **how: Any) -> Step:
-    torch._dynamo.reset()
     own = program.clone()
     run = torch.compile(own.module, dynamic=own.dynamic, fullgraph=own.fullgraph, **how)
     step = stepper(own, run)
@@ -110,34 +110,41 @@ def compiled(program: Program, **how: Any) -> Step:
     return step
 
 
-def floor(program: Program, rounds: int) -> tuple[float, float]:
-    """Seconds of a step that no backend changes: in the calls of Intarsia's plans, and
-    outside of its programs, where Dynamo, AOTAutograd and autograd work."""
-    from intarsia import backend
+class Floor:
+    """Seconds of a step that no backend changes, measured while it is stepped: in the calls
+    of Intarsia's plans, and outside of its programs, where Dynamo, AOTAutograd and autograd
+    work."""
 
-    original, spent = backend._compile_graph, Spent()
+    def __init__(self, program: Program) -> None:
+        from intarsia import backend
 
-    def observed(*arguments: Any, **keywords: Any) -> Any:
-        return Observed(original(*arguments, **keywords), spent)
+        original = backend._compile_graph
+        self.spent = Spent()
+        self.calls: list[float] = []
+        self.outside: list[float] = []
 
-    def outside() -> float:
-        spent.inside = 0.0
+        def observed(*arguments: Any, **keywords: Any) -> Any:
+            return Observed(original(*arguments, **keywords), self.spent)
+
+        def another(*arguments: Any, **keywords: Any) -> Any:
+            return lookup_backend("intarsia")(*arguments, **keywords)
+
+        uncached = functorch_config.patch(enable_autograd_cache=False)
+        with mock.patch.object(backend, "_compile_graph", observed), uncached:
+            # What another backend has compiled is compiled again.
+            self.step = compiled(program, backend=another)
+            self.step()
+
+    def step_calls(self) -> None:
+        self.spent.profiling, self.spent.calls = True, 0.0
+        self.step()
+        self.calls.append(self.spent.calls)
+
+    def step_outside(self) -> None:
+        self.spent.profiling, self.spent.inside = False, 0.0
         start = time.perf_counter()
-        step()
-        return time.perf_counter() - start - spent.inside
-
-    def calls() -> float:
-        spent.calls = 0.0
-        step()
-        return spent.calls
-
-    uncached = functorch_config.patch(enable_autograd_cache=False)
-    with mock.patch.object(backend, "_compile_graph", observed), uncached:
-        step = compiled(program, backend="intarsia")
-        step()
-        least = statistics.median(calls() for _ in range(rounds))
-        spent.profiling = False
-        return least, statistics.median(outside() for _ in range(rounds))
+        self.step()
+        self.outside.append(time.perf_counter() - start - self.spent.inside)
 
 
 def peak_bytes(step: Step) -> int:
@@ -209,6 +216,7 @@ def measure(
 ) -> dict:
     """The row of one program."""
     torch.manual_seed(0)
+    torch._dynamo.reset()
     program = make()
     steps: dict[str, Step] = {}
     without: dict[str, str] = {}
@@ -216,7 +224,6 @@ def measure(
     bound = 0
     for candidate, make_step in candidates(program, arguments).items():
         try:
-            torch._dynamo.reset()
             with intarsia.record_compilations() as compilations:
                 step = make_step()
             if candidate == "intarsia" and program.training:
@@ -237,20 +244,21 @@ def measure(
             continue
         steps[candidate] = step
     count = len(program.inputs)
+    floor = Floor(program)
+    turns: dict[str, Callable[[], Any]] = dict(steps)
+    turns |= {"calls": floor.step_calls, "outside": floor.step_outside}
     if is_kernel:
-        steps["copy"] = copier(program, expected)
-    seconds = interleaved(steps, (), arguments.rounds, grad=program.training)
-    # Before the floor, which makes Dynamo forget what is compiled.
+        turns["copy"] = copier(program, expected)
+    seconds = interleaved(turns, (), arguments.rounds, grad=program.training)
+    del seconds["calls"], seconds["outside"]
+    least = seconds.pop("copy", 0.0)
     peaks = {name: peak_bytes(step) for name, step in steps.items() if program.training}
-    calls, outside = floor(program, arguments.rounds)
-    if is_kernel:
-        calls = max(calls, seconds.pop("copy"))
     return {
         "group": "suite",
         "case": name,
         "seconds": {candidate: spent / count for candidate, spent in seconds.items()},
-        "floor": calls / count,
-        "outside": outside / count,
+        "floor": max(least, statistics.median(floor.calls)) / count,
+        "outside": statistics.median(floor.outside) / count,
         "peak": peaks,
         "lifetimes": bound,
         "without": without,
