@@ -22,7 +22,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/BuiltinOps.h"
 
 using namespace mlir;
 using namespace intarsia;
@@ -125,7 +124,6 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp,
     }
 
   Schedule plan;
-  plan.trial = true;
   for (int64_t dim : order) {
     plan.loops.push_back(space.sizes[dim]);
     plan.dims.push_back({dim});
@@ -138,14 +136,10 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp,
   plan.lanes = plan.tailLanes = 4;
 
   // See what positions come up.
-  OwningOpRef<ModuleOp> scrap = ModuleOp::create(kernelOp.getLoc());
-  OpBuilder scrapBuilder(context);
-  scrapBuilder.setInsertionPointToEnd(scrap->getBody());
-  KernelEmitter trial(kernelOp, plan);
-  CPUShell shell;
-  if (failed(trial.emit(scrapBuilder, "trial", shell)))
+  FailureOr<Observations> observed = observeTrial(kernelOp, plan);
+  if (failed(observed))
     return failure();
-  const Observations &seen = trial.observations();
+  const Observations &seen = *observed;
   // Then lanes along the reduction read that as it lies, and what lies side by
   // side is packed.
   if (columns && !hasFullRoot && !isCarried && readsAcrossLanes(seen))

@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
 
 using namespace mlir;
 using namespace intarsia;
@@ -90,4 +91,17 @@ void CPUShell::close(OpBuilder &builder, Location loc,
     LLVM::StoreOp::create(builder, loc, number, to, 8);
   }
   func::ReturnOp::create(builder, loc, load(0));
+}
+
+FailureOr<kernel::Observations> intarsia::observeTrial(graph::KernelOp kernel,
+                                                       kernel::Schedule plan) {
+  plan.trial = true;
+  OwningOpRef<ModuleOp> scrap = ModuleOp::create(kernel.getLoc());
+  OpBuilder builder(kernel.getContext());
+  builder.setInsertionPointToEnd(scrap->getBody());
+  kernel::KernelEmitter trial(kernel, plan);
+  CPUShell shell;
+  if (failed(trial.emit(builder, "trial", shell)))
+    return failure();
+  return trial.observations();
 }

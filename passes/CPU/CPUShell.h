@@ -26,6 +26,10 @@ public:
              const kernel::KernelEntry &entry) override;
 };
 
+/// What positions come up in the loops of `plan`. Their code is thrown away.
+mlir::FailureOr<kernel::Observations> observeTrial(graph::KernelOp kernel,
+                                                   kernel::Schedule plan);
+
 } // namespace intarsia
 
 #endif // INTARSIA_PASSES_CPU_CPUSHELL_H

@@ -21,7 +21,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/BuiltinOps.h"
 
 #include <limits>
 
@@ -105,16 +104,11 @@ FailureOr<Team> teamOf(graph::KernelOp kernelOp, const Space &space,
     plan.dims.push_back({dim});
   }
   plan.rowLoops = space.rows;
-  plan.trial = true;
   plan.vectorRoots = storesRows;
-  OwningOpRef<ModuleOp> scrap = ModuleOp::create(kernelOp.getLoc());
-  OpBuilder builder(kernelOp.getContext());
-  builder.setInsertionPointToEnd(scrap->getBody());
-  KernelEmitter trial(kernelOp, plan);
-  CPUShell shell;
-  if (failed(trial.emit(builder, "trial", shell)))
+  FailureOr<Observations> observed = observeTrial(kernelOp, plan);
+  if (failed(observed))
     return failure();
-  const Observations &seen = trial.observations();
+  const Observations &seen = *observed;
   std::set<std::string> along;
   if (storesRows)
     along.insert("v");
