@@ -43,6 +43,7 @@ import torch
 from calls import bench_call
 from chart import draw
 from offline import bench_offline
+from peers import PEERS
 from rich.console import Console
 from rich.table import Table
 from share import bench_share
@@ -334,6 +335,9 @@ def main() -> int:
         "--max-autotune", action="store_true", help="suite, micro: that mode of both too"
     )
     parser.add_argument("--with-peers", action="store_true", help="suite, micro: other compilers")
+    parser.add_argument(
+        "--without", action="append", default=[], choices=PEERS, help="leave this one out"
+    )
     parser.add_argument(
         "--only", metavar="TEXT", help="suite, micro, offline: programs whose name has this"
     )

@@ -195,7 +195,8 @@ def candidates(program: Program, arguments: argparse.Namespace) -> dict[str, Cal
             )
     if arguments.with_peers:
         for name, make in PEERS.items():
-            makers[name] = functools.partial(peer_step, make, program.clone())
+            if name not in arguments.without:
+                makers[name] = functools.partial(peer_step, make, program.clone())
     return makers
 
 
