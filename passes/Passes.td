@@ -40,6 +40,19 @@ def CPUEmitKernels : Pass<"cpu-emit-kernels", "::mlir::ModuleOp"> {
     Statistic<"numShared", "shared", "Kernels equal to an earlier one">];
 }
 
+def CPUExpandComplex : Pass<"cpu-expand-complex"> {
+  let summary = "Take vectors of complex numbers apart by shuffles";
+  let description = [{
+    A complex number is an integer with the real part in its low half. Where a
+    half of a vector of those becomes floats, or two vectors of floats become
+    halves, `vector.deinterleave` and `vector.interleave` replace the shifts.
+    Vectors of i128 are moved and selected as floats.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::LLVM::LLVMDialect",
+                           "::mlir::vector::VectorDialect"];
+}
+
 def CPUExpandConversions : Pass<"cpu-expand-conversions"> {
   let summary = "Round to bf16 and f16 as PyTorch does";
   let description = [{

@@ -56,6 +56,7 @@ void buildCPUPipeline(OpPassManager &manager, const PipelineOptions &options) {
   math.avx512 = options.avx512;
   kernels.addPass(createCPUExpandMath(math));
   kernels.addPass(createCPUCheckMath());
+  kernels.addPass(createCPUExpandComplex());
   CPUExpandConversionsOptions conversions;
   conversions.f16c = options.f16c;
   conversions.integers = true;

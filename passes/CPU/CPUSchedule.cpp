@@ -181,9 +181,14 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp,
   };
 
   // Lanes: four vectors at once hide the latency of arithmetic. Registers of
-  // one float have none.
+  // one float have none. A complex number of 128 bits takes four registers.
+  bool hasWide = false;
+  kernelOp->walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      hasWide |= getElementTypeOrSelf(type).isInteger(128);
+  });
   int64_t tail = std::max<int64_t>(vectorBits / 32, 1);
-  int64_t lanes = tail == 1 ? 1 : 4 * tail;
+  int64_t lanes = tail == 1 ? 1 : (hasWide ? 2 : 4) * tail;
   if (!loops.empty() && !flat) {
     std::optional<int64_t> extent =
         sizeOf(columns ? loops[rowLoops] : loops.back()).asInteger();

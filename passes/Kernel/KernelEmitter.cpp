@@ -1387,6 +1387,17 @@ SmallVector<Value> KernelEmitter::scalarLoop(const std::string &symbol,
                   });
 }
 
+/// Of floats, or of the parts of complex numbers.
+static bool isAddition(Block &combiner) {
+  auto operations = combiner.without_terminator();
+  return llvm::any_of(operations, llvm::IsaPred<arith::AddFOp>) &&
+         llvm::all_of(
+             operations,
+             llvm::IsaPred<arith::AddFOp, arith::BitcastOp, arith::ConstantOp,
+                           arith::ExtUIOp, arith::OrIOp, arith::ShLIOp,
+                           arith::ShRUIOp, arith::TruncIOp>);
+}
+
 /// Iterations of a loop that are added one after the other.
 static constexpr int64_t cascadeBlock = 64;
 
@@ -1867,9 +1878,7 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
     return count;
   };
   // Rounding errors grow with the number of additions one after the other.
-  Operation &first = combiner->front();
-  bool isSum = count == 1 && isa<arith::AddFOp>(first) &&
-               first.getNextNode() == combiner->getTerminator();
+  bool isSum = count == 1 && isAddition(*combiner);
   auto add = [&](ValueRange blocks, ValueRange accumulators) {
     SmallVector<Value> sums;
     for (size_t part = 0; part < blocks.size(); part += count)

@@ -113,7 +113,8 @@ def test_sums_of_many_are_as_exact_as_eager(compile_with, shape, dims, dynamic):
     x = torch.rand(shape, generator=torch.Generator().manual_seed(0))
 
     def sums(x: torch.Tensor) -> list[torch.Tensor]:
-        return [x.sum(dims), (x * x).mean(dims), (x + 1).sum(dims)]
+        z = torch.complex(x, 1 - x)
+        return [x.sum(dims), (x * x).mean(dims), (x + 1).sum(dims), z.sum(dims)]
 
     got = compile_with(sums, dynamic=dynamic)(x)
     for a, b, c in zip(got, sums(x), sums(x.double()), strict=True):
