@@ -59,6 +59,24 @@ Lowered lowerLayerNorm(graph::CallOp call, KernelBuilder &kernel) {
                     kernel);
 }
 
+Lowered lowerRMSNorm(graph::CallOp call, KernelBuilder &kernel) {
+  auto type = resultType(call);
+  std::optional<SmallVector<SymExpr>> shape = call.sizesArg("normalized_shape");
+  if (!shape || static_cast<int64_t>(shape->size()) > type.getRank())
+    return failure();
+  SmallVector<SymExpr> sizes = type.getSizeExprs();
+  for (SymExpr &size : MutableArrayRef(sizes).take_back(shape->size()))
+    size = SymExpr(1);
+  OpBuilder builder(call);
+  return lowerFirst(NewCall(builder, call.getLoc(), "aten::_fused_rms_norm")
+                        .from(call, "input")
+                        .from(call, "normalized_shape")
+                        .from(call, "weight")
+                        .from(call, "eps")
+                        .create({type, withSizes(type, sizes)}),
+                    kernel);
+}
+
 Lowered lowerGroupNorm(graph::CallOp call, KernelBuilder &kernel) {
   auto type = resultType(call);
   std::optional<int64_t> groups = call.intArg("num_groups");
@@ -138,12 +156,20 @@ Lowered lowerZero(graph::CallOp call, KernelBuilder &kernel) {
 /// The first has the arguments of the second.
 constexpr std::pair<StringLiteral, StringLiteral> otherNames[] = {
     {"aten::absolute", "aten::abs"},
+    {"aten::arccos", "aten::acos"},
+    {"aten::arccosh", "aten::acosh"},
+    {"aten::arcsin", "aten::asin"},
+    {"aten::arcsinh", "aten::asinh"},
+    {"aten::arctan", "aten::atan"},
+    {"aten::arctan2", "aten::atan2"},
+    {"aten::arctanh", "aten::atanh"},
     {"aten::clip", "aten::clamp"},
     {"aten::clip.Tensor", "aten::clamp.Tensor"},
     {"aten::concat", "aten::cat"},
     {"aten::concatenate", "aten::cat"},
     {"aten::divide.Scalar", "aten::div.Scalar"},
     {"aten::divide.Tensor", "aten::div.Tensor"},
+    {"aten::fix", "aten::trunc"},
     {"aten::greater.Scalar", "aten::gt.Scalar"},
     {"aten::greater.Tensor", "aten::gt.Tensor"},
     {"aten::greater_equal.Scalar", "aten::ge.Scalar"},
@@ -159,6 +185,23 @@ constexpr std::pair<StringLiteral, StringLiteral> otherNames[] = {
     {"aten::not_equal.Scalar", "aten::ne.Scalar"},
     {"aten::not_equal.Tensor", "aten::ne.Tensor"},
     {"aten::softmax.int", "aten::_softmax"},
+    {"aten::special_digamma", "aten::digamma"},
+    {"aten::special_erf", "aten::erf"},
+    {"aten::special_erfc", "aten::erfc"},
+    {"aten::special_exp2", "aten::exp2"},
+    {"aten::special_expit", "aten::sigmoid"},
+    {"aten::special_expm1", "aten::expm1"},
+    {"aten::special_gammaln", "aten::lgamma"},
+    {"aten::special_log1p", "aten::log1p"},
+    {"aten::special_log_softmax", "aten::_log_softmax"},
+    {"aten::special_logit", "aten::logit"},
+    {"aten::special_logsumexp", "aten::logsumexp"},
+    {"aten::special_psi", "aten::digamma"},
+    {"aten::special_sinc", "aten::sinc"},
+    {"aten::special_softmax", "aten::_softmax"},
+    {"aten::special_xlogy", "aten::xlogy.Tensor"},
+    {"aten::special_xlogy.other_scalar", "aten::xlogy.Scalar_Other"},
+    {"aten::special_xlogy.self_scalar", "aten::xlogy.Scalar_Self"},
     {"aten::subtract.Scalar", "aten::sub.Scalar"},
     {"aten::subtract.Tensor", "aten::sub.Tensor"},
     {"aten::true_divide.Scalar", "aten::div.Scalar"},
@@ -173,6 +216,7 @@ void registerComposites(LoweringTable &table) {
   table.add("aten::group_norm", lowerGroupNorm);
   table.add("aten::layer_norm", lowerLayerNorm);
   table.add("aten::log_sigmoid", lowerLogSigmoid);
+  table.add("aten::rms_norm", lowerRMSNorm);
   table.add("aten::zero", lowerZero);
   for (StringRef name :
        {"aten::contiguous", "aten::to.device", "aten::to.dtype",

@@ -17,6 +17,7 @@
 #include "passes/Lower/Lowering.h"
 #include "passes/Lower/Refusals.h"
 #include "passes/Lower/Scalar.h"
+#include "passes/Lower/TakeApart.h"
 #include "passes/Normalise/AliasSets.h"
 #include "passes/Passes.h"
 
@@ -163,6 +164,10 @@ public:
       if (function->hasAttr(autocastAttrName))
         continue;
       SmallVector<graph::CallOp> calls;
+      function.walk([&](graph::CallOp call) { calls.push_back(call); });
+      for (graph::CallOp call : calls)
+        lower::takeApart(call);
+      calls.clear();
       function.walk([&](graph::CallOp call) { calls.push_back(call); });
       for (graph::CallOp call : calls) {
         if (std::string twin = lower::functionalTwin(call); !twin.empty())

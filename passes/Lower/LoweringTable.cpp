@@ -12,6 +12,7 @@
 
 #include "passes/Lower/Composites.h"
 #include "passes/Lower/Lowering.h"
+#include "passes/Lower/TakeApart.h"
 #include "passes/Lower/Views.h"
 
 #include "llvm/Support/raw_ostream.h"
@@ -76,6 +77,7 @@ void printOperators(llvm::raw_ostream &os) {
         names.push_back(name);
     printNames(family.title, names, os);
   }
+  printNames("Taken apart into these", compositeOperators(), os);
   printNames("Views, which kernels look through", viewOperators(), os);
   for (const LibraryCalls &group : libraryCalls())
     printNames(group.title, group.names, os, group.reason);

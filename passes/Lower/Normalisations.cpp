@@ -14,6 +14,8 @@
 
 #include "passes/Lower/Norms.h"
 
+#include <limits>
+
 using namespace mlir;
 
 namespace intarsia::lower {
@@ -209,9 +211,13 @@ Lowered lowerRMSNorm(graph::CallOp call, KernelBuilder &kernel) {
     return failure();
   std::optional<SmallVector<int64_t>> dims = normalizedDims(call, in->rank());
   std::optional<double> eps = call.floatArg("eps");
+  DType inner = computeType(in->dtype);
+  if (call.isNone("eps"))
+    eps = inner == DType::F64 ? std::numeric_limits<double>::epsilon()
+                              : std::numeric_limits<float>::epsilon();
   if (!dims || !eps)
     return failure();
-  Tensor x = kernel.cast(*in, computeType(in->dtype));
+  Tensor x = kernel.cast(*in, inner);
   Tensor squares = compute(kernel, {x}, x.sizes, x.dtype,
                            [](ArrayRef<Scalar> v) { return v[0] * v[0]; });
   SymExpr count = countOf(x.sizes, *dims);

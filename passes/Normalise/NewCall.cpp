@@ -43,6 +43,13 @@ NewCall &NewCall::value(StringRef name, Value value) {
   return constant(name, operand(value));
 }
 
+NewCall &NewCall::values(StringRef name, ArrayRef<Value> values) {
+  SmallVector<Attribute> members;
+  for (Value value : values)
+    members.push_back(operand(value));
+  return constant(name, builder.getArrayAttr(members));
+}
+
 NewCall &NewCall::integer(StringRef name, int64_t value) {
   return constant(name, builder.getI64IntegerAttr(value));
 }

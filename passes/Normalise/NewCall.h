@@ -26,6 +26,7 @@ public:
       : builder(builder), loc(loc), callee(callee) {}
 
   NewCall &value(llvm::StringRef name, mlir::Value value);
+  NewCall &values(llvm::StringRef name, llvm::ArrayRef<mlir::Value> values);
   NewCall &constant(llvm::StringRef name, mlir::Attribute value);
   NewCall &integer(llvm::StringRef name, int64_t value);
   NewCall &boolean(llvm::StringRef name, bool value);

@@ -200,6 +200,60 @@ def calls(loaded) -> str:
     return "\n".join(re.findall(r"\bcall ([\w.:]+)\(", loaded.plan_text))
 
 
+def of_vectors(x, v, w):
+    return (
+        *(torch.outer(v, v) + 1, *[g * 2 for g in torch.meshgrid(v, w, indexing="ij")]),
+        *(g * 2 for g in torch.meshgrid(w, v, v, indexing="xy")),
+        *(torch.hstack([v, w * 2]), torch.vstack([v, v * 2]), torch.column_stack([v, x * 2])),
+        *(
+            a + b
+            for a, b in zip(*(torch.broadcast_tensors(v, x.mT) for _ in range(2)), strict=True)
+        ),
+        torch.linalg.norm(v * 2) + torch.linalg.norm(x, 1, 1).sum(),
+    )
+
+
+def of_rows(x, v, w):
+    return (
+        *(p * 2 for p in torch.tensor_split(x, 3, -1)),
+        *(p + 1 for p in torch.tensor_split(x, [1, 4], 1)),
+        torch.hsplit(x, [3])[1] * 2,
+        *(torch.hstack([x, x * 2]), torch.vstack([x, x * 2]), torch.dstack([x, x * 2])),
+        *(x.tile(2) + 1, x.tile(2, 1, 2) + 1, x.fliplr() * 2, x.flipud() + 1),
+        *(x.diff() * 2, x.diff(dim=0) + 1, x.ravel() + 1, torch.atleast_3d(x) * 2),
+        *(F.pad(x[None], (2, 1), mode) * 2 for mode in ("reflect", "replicate")),
+    )
+
+
+def of_activations(x, v, w):
+    slopes = x[0] / 4
+    return (
+        *(F.rms_norm(x * 2, x.shape[-1:]) * 2, F.rms_norm(x, x.shape[-1:], slopes, 0.5)),
+        *(F.selu(x) * 2, F.prelu(x, slopes) + 1, F.prelu(x[None], slopes[:1]), F.rrelu(x) * 2),
+        *(F.alpha_dropout(x, 0.5, False) * 2, F.dropout2d(x[None], 0.5, False) + 1),
+        *(F.l1_loss(x, x * 3), F.l1_loss(x, x.exp(), reduction="none"), F.mse_loss(x, x * 3)),
+        *(torch.arctan(x), torch.arcsinh(x), torch.special.expit(x), torch.special.psi(x + 9)),
+        *(torch.special.softmax(x, -1), torch.special.logsumexp(x, -1), torch.positive(x) * 2),
+        torch.special.xlogy(x, x.abs()),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("function", [of_vectors, of_rows, of_activations])
+def test_composites_are_in_kernels(tmp_path, function, dynamic, dtype):
+    """Rounded where eager, which takes them apart itself, rounds."""
+    model = module(lambda self, *args: function(*args)).eval()
+    size = torch.export.Dim("n", min=4, max=64) if dynamic else None
+    shapes = {"args": ({0: size}, {0: size}, {})}
+    calls_of = [
+        [(torch.randn(n, 67) * 2).to(dtype), torch.randn(n).to(dtype), torch.randn(5).to(dtype)]
+        for n in ((7, 12) if dynamic else (7,))
+    ]
+    loaded = check(tmp_path, model, *map(tuple, calls_of), fuse=True, dynamic_shapes=shapes)
+    assert not calls(loaded)
+
+
 def test_dropout_returns_its_input(tmp_path, fuse):
     def forward(self, x):
         y = x + 1
@@ -209,6 +263,30 @@ def test_dropout_returns_its_input(tmp_path, fuse):
 
     check(tmp_path, module(forward).eval(), (X,), fuse=fuse)
     check(tmp_path, module(forward).train(), (X,), fuse=fuse)
+
+
+def test_elements_along_a_dimension(tmp_path, fuse):
+    def forward(self, x):
+        return torch.take_along_dim(x, x.argsort(1), 1) * 2
+
+    loaded = check(tmp_path, module(forward), (X,), fuse=fuse)
+    assert ("take_along_dim" in calls(loaded)) != fuse
+
+
+def test_composites_that_are_views(tmp_path, fuse):
+    """What is written through them is written in their source."""
+
+    def forward(self, x):
+        y = x + 1
+        F.alpha_dropout(y, 0.5, False).mul_(2)
+        y.ravel()[3:5].neg_()
+        torch.atleast_3d(y).add_(1)
+        for piece in torch.tensor_split(y, 2, 1):
+            piece[0] = 5
+        torch.positive(y)[1].exp_()
+        return y, y * 2
+
+    check(tmp_path, module(forward).eval(), (X,), fuse=fuse)
 
 
 def test_a_cache_is_written_in_place(tmp_path, fuse):
