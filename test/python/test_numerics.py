@@ -13,10 +13,12 @@ that fuse, reductions, memory that overlaps itself, sizes of nothing and sizes b
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -120,6 +122,26 @@ def test_sums_of_many_are_as_exact_as_eager(compile_with, shape, dims, dynamic):
     for a, b, c in zip(got, sums(x), sums(x.double()), strict=True):
         error, allowed = ((y - c).abs().max() / c.abs().max() for y in (a, b))
         assert error <= max(4 * allowed, 5e-7)
+
+
+def test_lengths_are_rounded_as_by_a_library(compile_with):
+    """A gradient may ask which element's length a norm, of another kernel, is."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(64, 67, 2, dtype=torch.float64, generator=generator)
+    scales = torch.tensor([1, 1e300, 1e-300, 1e150, 1e-150], dtype=torch.float64)
+    x = x.repeat(len(scales), 1, 1) * scales.repeat_interleave(64)[:, None, None]
+    z = torch.view_as_complex(x)
+    got = compile_with(lambda z: z.abs() * 1)(z).numpy()
+    exact = np.hypot(*x.numpy().astype(np.longdouble).transpose(2, 0, 1))
+    assert (abs(got - exact) <= 0.501 * np.spacing(got)).all()
+
+    def gradient(f: Callable[..., Any]) -> torch.Tensor:
+        leaf = z[:64].detach().requires_grad_()
+        f(leaf).sum().backward()
+        return leaf.grad
+
+    norm = functools.partial(torch.linalg.vector_norm, ord=INF, dim=1)
+    torch.testing.assert_close(gradient(compile_with(norm)), gradient(norm))
 
 
 # --- NaN, infinity, signs of zero, denormals ------------------------------------------
