@@ -12,6 +12,7 @@
 
 #include "intarsia/Compiler/OfflineCompiler.h"
 
+#include "PromisedNumbers.h"
 #include "PythonProcess.h"
 #include "PythonSchemas.h"
 #include "Retarget.h"
@@ -57,34 +58,37 @@ static void loadLibraries(const OfflineOptions &options) {
 }
 
 namespace {
-/// The program in another dtype, in a folder of its own that goes with it.
-class ConvertedProgram {
+/// What a Python process makes of the program, in a folder that goes with it.
+class DerivedProgram {
 public:
-  explicit ConvertedProgram(const OfflineOptions &options) {
-    if (llvm::sys::fs::createUniqueDirectory("intarsia-dtype", folder))
+  /// `module` is given the paths of the program and of the new one, and
+  /// `words`, then what registers operators.
+  DerivedProgram(const OfflineOptions &options, const std::string &module,
+                 const std::vector<std::string> &words,
+                 const std::string &purpose) {
+    if (llvm::sys::fs::createUniqueDirectory("intarsia-program", folder))
       throw OfflineError{OfflineStatus::LibraryError,
                          "a temporary folder cannot be made"};
     llvm::SmallString<128> file(folder);
     llvm::sys::path::append(file, llvm::sys::path::filename(options.input));
     path = file.str();
-    std::vector<std::string> words = {options.input, path, options.dtype};
-    words.insert(words.end(), options.pythonModules.begin(),
-                 options.pythonModules.end());
-    words.insert(words.end(), options.operatorLibraries.begin(),
-                 options.operatorLibraries.end());
+    std::vector<std::string> all = {options.input, path};
+    for (auto *list :
+         {&words, &options.pythonModules, &options.operatorLibraries})
+      all.insert(all.end(), list->begin(), list->end());
     try {
-      runPython("intarsia._convert", words,
-                "cannot convert " + options.input + " to " + options.dtype);
+      runPython(module, all, purpose);
     } catch (const PythonError &error) {
       llvm::sys::fs::remove_directories(folder);
-      throw OfflineError{error.isMissing ? OfflineStatus::LibraryError
-                                         : OfflineStatus::CompileError,
-                         error.what()};
+      if (error.isMissing)
+        throw OfflineError{OfflineStatus::LibraryError,
+                           purpose + ": " + error.what()};
+      throw OfflineError{OfflineStatus::CompileError, error.what()};
     }
   }
-  ~ConvertedProgram() { llvm::sys::fs::remove_directories(folder); }
-  ConvertedProgram(const ConvertedProgram &) = delete;
-  ConvertedProgram &operator=(const ConvertedProgram &) = delete;
+  ~DerivedProgram() { llvm::sys::fs::remove_directories(folder); }
+  DerivedProgram(const DerivedProgram &) = delete;
+  DerivedProgram &operator=(const DerivedProgram &) = delete;
 
   std::string path;
 
@@ -99,6 +103,18 @@ static importer::Program readProgram(const std::string &path) {
     throw OfflineError{OfflineStatus::InputError,
                        llvm::toString(program.takeError())};
   return std::move(*program);
+}
+
+/// Whether it calls the Python functions with which torch.export records the
+/// beginning and the end of torch.vmap.
+static bool hasTransforms(const importer::Program &program) {
+  auto isTransform = [](const importer::Node &node) {
+    return llvm::StringRef(node.target).starts_with("torch._functorch.");
+  };
+  return llvm::any_of(program.graph.nodes, isTransform) ||
+         llvm::any_of(program.graphs, [&](const auto &entry) {
+           return llvm::any_of(entry.second.nodes, isTransform);
+         });
 }
 
 static std::string digestOf(llvm::StringRef content) {
@@ -344,15 +360,27 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
     if (options.compile.progress)
       options.compile.progress(stage);
   };
-  std::optional<ConvertedProgram> converted;
-  if (!options.dtype.empty()) {
-    progress("convert");
-    readProgram(options.input); // for its errors
-    converted.emplace(options);
-    options.input = converted->path;
-  }
   progress("read");
   importer::Program program = readProgram(options.input);
+  std::optional<DerivedProgram> decomposed, converted;
+  if (hasTransforms(program) && !options.codeOnly) {
+    progress("decompose");
+    decomposed.emplace(
+        options, "intarsia._complete", std::vector<std::string>(),
+        "cannot decompose what torch.vmap does in " + options.input +
+            ", as intarsia.export or run_decompositions({}) "
+            "before torch.export.save would");
+    options.input = decomposed->path;
+    program = readProgram(options.input);
+  }
+  if (!options.dtype.empty()) {
+    progress("convert");
+    converted.emplace(options, "intarsia._convert", std::vector{options.dtype},
+                      "cannot convert " + options.input + " to " +
+                          options.dtype);
+    options.input = converted->path;
+    program = readProgram(options.input);
+  }
   loadLibraries(options);
   if (!options.retarget.empty())
     retargetOrThrow(options, program);
@@ -387,6 +415,16 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
           throw;
         }
       };
+  try {
+    notePromisedNumbers(program, torchSchemas(), schemas, [&] {
+      return options.pythonModules.empty()
+                 ? readPromisedNumbers(options.promisedNumbers)
+                 : numbersOfPython(options.input, options.pythonModules,
+                                   options.operatorLibraries);
+    });
+  } catch (const PythonError &error) {
+    throw OfflineError{OfflineStatus::LibraryError, error.what()};
+  }
   for (const std::string &name : variants) {
     compileOptions.cpu = name;
     CompiledProgram compiled;

@@ -28,10 +28,9 @@ static std::string contentOf(llvm::StringRef path) {
   return buffer ? (*buffer)->getBuffer().str() : std::string();
 }
 
-/// What the modules register of the named operators: JSON texts by name.
-static std::map<std::string, std::string>
-describe(const std::vector<std::string> &modules,
-         const llvm::StringSet<> &names) {
+/// What a Python module of ours answers to a request, a JSON object.
+static llvm::json::Object ask(const std::string &module,
+                              llvm::json::Object request) {
   llvm::SmallString<128> in, out;
   llvm::scope_exit remove([&] {
     for (llvm::StringRef path : {in.str(), out.str()})
@@ -42,33 +41,90 @@ describe(const std::vector<std::string> &modules,
     if (llvm::sys::fs::createTemporaryFile("intarsia-operators", "txt", *path))
       throw PythonError("a temporary file cannot be made");
   {
-    llvm::json::Array requested, imported;
-    for (const auto &entry : names)
-      requested.push_back(entry.getKey());
-    for (const std::string &module : modules)
-      imported.push_back(module);
     std::error_code error;
     llvm::raw_fd_ostream stream(in, error);
-    stream << llvm::json::Value(llvm::json::Object{
-        {"modules", std::move(imported)}, {"operators", std::move(requested)}});
+    stream << llvm::json::Value(std::move(request));
     if (error)
       throw PythonError("cannot write " + in.str().str());
   }
-  runPython("intarsia._describe", {in.str().str(), out.str().str()},
+  runPython(module, {in.str().str(), out.str().str()},
             "cannot import the modules");
   llvm::Expected<llvm::json::Value> answer = llvm::json::parse(contentOf(out));
-  const llvm::json::Object *object = nullptr;
-  if (answer)
-    object = answer->getAsObject();
-  else
-    llvm::consumeError(answer.takeError());
-  if (!object)
-    throw PythonError("the Python process gave no answer");
+  if (answer && answer->getAsObject())
+    return std::move(*answer->getAsObject());
+  llvm::consumeError(answer.takeError());
+  throw PythonError("the Python process gave no answer");
+}
+
+static llvm::json::Array namesOf(const std::vector<std::string> &modules) {
+  llvm::json::Array names;
+  for (const std::string &module : modules)
+    names.push_back(module);
+  return names;
+}
+
+/// What the modules register of the named operators: JSON texts by name.
+static std::map<std::string, std::string>
+describe(const std::vector<std::string> &modules,
+         const llvm::StringSet<> &names) {
+  llvm::json::Array requested;
+  for (const auto &entry : names)
+    requested.push_back(entry.getKey());
   std::map<std::string, std::string> schemas;
-  for (const auto &[name, text] : *object)
+  for (const auto &[name, text] :
+       ask("intarsia._describe",
+           llvm::json::Object{{"modules", namesOf(modules)},
+                              {"operators", std::move(requested)}}))
     if (std::optional<llvm::StringRef> schema = text.getAsString())
       schemas[name.str()] = schema->str();
   return schemas;
+}
+
+static importer::ValueMeta numberOf(const llvm::json::Value &json) {
+  using Kind = importer::ValueMeta::Kind;
+  importer::ValueMeta meta;
+  double real = 0;
+  if (std::optional<bool> value = json.getAsBoolean()) {
+    meta.kind = Kind::SymBool;
+    meta.expr = SymExpr::boolean(*value);
+  } else if (std::optional<int64_t> value = json.getAsInteger()) {
+    meta.kind = Kind::SymInt;
+    meta.expr = SymExpr::integer(*value);
+  } else if (std::optional<llvm::StringRef> text = json.getAsString();
+             text && !text->getAsDouble(real)) {
+    meta.kind = Kind::SymFloat;
+    meta.expr = SymExpr::real(real);
+  }
+  return meta;
+}
+
+PromisedNumbers intarsia::readPromisedNumbers(const std::string &json) {
+  PromisedNumbers numbers;
+  llvm::Expected<llvm::json::Value> value = llvm::json::parse(json);
+  if (!value) {
+    llvm::consumeError(value.takeError());
+    return numbers;
+  }
+  if (const llvm::json::Object *operators = value->getAsObject())
+    for (const auto &[name, list] : *operators)
+      if (const llvm::json::Array *calls = list.getAsArray())
+        for (const llvm::json::Value &call : *calls)
+          numbers[name.str()].push_back(numberOf(call));
+  return numbers;
+}
+
+PromisedNumbers
+intarsia::numbersOfPython(const std::string &program,
+                          const std::vector<std::string> &modules,
+                          const std::vector<std::string> &libraries) {
+  llvm::json::Object answer =
+      ask("intarsia._describe",
+          llvm::json::Object{{"modules", namesOf(modules)},
+                             {"libraries", namesOf(libraries)},
+                             {"program", program}});
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::json::Value(std::move(answer));
+  return readPromisedNumbers(text);
 }
 
 importer::SchemaProvider

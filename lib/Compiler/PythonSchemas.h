@@ -13,6 +13,7 @@
 #ifndef INTARSIA_LIB_COMPILER_PYTHONSCHEMAS_H
 #define INTARSIA_LIB_COMPILER_PYTHONSCHEMAS_H
 
+#include "PromisedNumbers.h"
 #include "intarsia/Import/Schema.h"
 
 #include <string>
@@ -27,6 +28,16 @@ importer::SchemaProvider
 withPythonModules(importer::SchemaProvider schemas,
                   const std::vector<std::string> &modules,
                   const importer::Program &program);
+
+/// For operators a list, one entry a call: a boolean, an integer, a float as
+/// text, or null.
+PromisedNumbers readPromisedNumbers(const std::string &json);
+
+/// What the fakes that `modules` register return of the calls of the program in
+/// the file `program` that return a number alone. Throws PythonError.
+PromisedNumbers numbersOfPython(const std::string &program,
+                                const std::vector<std::string> &modules,
+                                const std::vector<std::string> &libraries);
 
 } // namespace intarsia
 

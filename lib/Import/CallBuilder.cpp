@@ -806,8 +806,8 @@ bool FunctionBuilder::buildSpecial(const Node &node) {
       target.starts_with("torch."))
     throw BuildError(
         "is a Python function, not a registered operator. Export the program "
-        "with run_decompositions(), or wrap the function with "
-        "torch.library.custom_op");
+        "with intarsia.export or run_decompositions({}), or wrap the function "
+        "with torch.library.custom_op");
   return false;
 }
 

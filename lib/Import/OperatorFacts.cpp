@@ -174,9 +174,9 @@ intarsia::importer::operatorFacts(const OperatorSchema &schema,
       facts.random = false;
 
   // What returns nothing and writes nothing is called for its effect (checks,
-  // prints, communication).
+  // prints, communication). So is what only has a name of PyTorch's.
   facts.effectful =
-      (schema.returns.empty() && facts.mutated.empty()) ||
+      schema.isForeign || (schema.returns.empty() && facts.mutated.empty()) ||
       llvm::is_contained(kEffects, base) ||
       llvm::is_contained(kEffectNamespaces, base.split("::").first);
   // Script objects have state of their own.

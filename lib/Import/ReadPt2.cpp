@@ -416,7 +416,8 @@ static void refuseAmbiguousViews(const Node &node, const Graph &graph) {
 }
 
 /// A result that export has replaced by a number is written as None. What the
-/// number was, `intarsia.export` and `intarsia.aot_compile` note.
+/// number was, `intarsia.export` notes; else lib/Compiler/PromisedNumbers.cpp
+/// finds it out.
 void Pt2Reader::readPromisedNumber(const json::Object &object, Node &node,
                                    Graph &graph) {
   const json::Value *metadata = optionalField(object, "metadata");
@@ -439,10 +440,16 @@ void Pt2Reader::readPromisedNumber(const json::Object &object, Node &node,
               : kind == "as_float" ? ValueMeta::Kind::SymFloat
                                    : ValueMeta::Kind::SymInt;
   meta.expr = readSymbolic(*promise, kPromisedNumber);
-  if (!graph.values.emplace(node.name, std::move(meta)).second)
-    return;
+  promiseNumber(node, graph, std::move(meta));
+}
+
+void importer::promiseNumber(Node &node, Graph &graph, ValueMeta number) {
+  std::string name = node.name.empty() ? node.target : node.name;
+  while (graph.values.count(name))
+    name += "_";
+  graph.values.emplace(name, std::move(number));
   node.outputs[0].kind = Output::Kind::Value;
-  node.outputs[0].name = node.name;
+  node.outputs[0].name = name;
 }
 
 Node Pt2Reader::readNode(const json::Object &object, Graph &graph) {

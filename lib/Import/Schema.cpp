@@ -64,6 +64,8 @@ intarsia::importer::parseOperatorSchema(const std::string &text) {
     if (const json::Value *place = optionalField(object, "debug"))
       schema.fromPython =
           llvm::StringRef(asString(*place, "debug")).contains(".py:");
+    if (const json::Value *flag = optionalField(object, "foreign"))
+      schema.isForeign = asBoolean(*flag, "foreign");
     return schema;
   } catch (const ReadError &) {
     return std::nullopt;

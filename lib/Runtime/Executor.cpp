@@ -17,6 +17,7 @@
 #include "MemoryCache.h"
 #include "ProgramImpl.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -221,7 +222,7 @@ private:
   void finishCudaChecks(size_t &at);
   [[noreturn]] void checkFailed(const plan::Kernel &kernel,
                                 const FailedCheck &check) const;
-  class SeparatedResults;
+  class SeparatedBuffers;
   class LaunchRecord;
   void view(const StepPlan &step);
   void cond(const StepPlan &step);
@@ -692,13 +693,23 @@ static std::pair<const char *, const char *> spanOf(const TensorInfo &info,
   return {begin, begin + (last + 1) * (dtype ? dtypeSize(*dtype) : 16)};
 }
 
-/// Results that a kernel would store into an argument whose memory overlaps
-/// what it reads: they get tensors of their own, which are copied when it is
-/// done.
-class Activation::SeparatedResults {
+/// Tensors in the place of a kernel's buffers. Results that it would store into
+/// an argument whose memory overlaps what it reads get tensors of their own,
+/// which are copied when it is done. Of a lazily conjugated or negated buffer
+/// there is a copy that is not lazy; the buffer itself stays as it is.
+class Activation::SeparatedBuffers {
 public:
-  SeparatedResults(Activation &activation, const Step &step, void **buffers)
-      : activation(activation), step(step) {
+  SeparatedBuffers(Activation &activation, const Step &step)
+      : activation(activation), step(step) {}
+
+  /// Takes over the copy of a lazy buffer.
+  void keep(int32_t buffer, TensorImpl *copy) {
+    bool isWritten = std::count(step.mutates.begin(), step.mutates.end(),
+                                step.buffers[size_t(buffer)]);
+    (isWritten ? results : operands).emplace_back(buffer, Value::of(copy));
+  }
+
+  void separate(void **buffers) {
     for (const Step::Apart &pair : step.apart) {
       TensorInfo written, other;
       if (!describe(pair.written, written) || !describe(pair.other, other) ||
@@ -710,10 +721,11 @@ public:
         separate(pair.written, written, buffers);
     }
   }
-  SeparatedResults(const SeparatedResults &) = delete;
-  ~SeparatedResults() {
-    for (auto &[buffer, value] : results)
-      release(value);
+  SeparatedBuffers(const SeparatedBuffers &) = delete;
+  ~SeparatedBuffers() {
+    for (auto *list : {&results, &operands})
+      for (auto &[buffer, value] : *list)
+        release(value);
   }
 
   void copyBack() {
@@ -744,14 +756,14 @@ private:
                                       info.strides, &tensor))
       activation.failed();
     results.emplace_back(buffer, Value::of(tensor));
-    if (activation.torch.dataPointer(&results.back().second.tensor,
-                                     &buffers[buffer]))
+    TensorImpl *resolved = nullptr; // it is not lazy
+    if (activation.torch.dataPointer(tensor, &buffers[buffer], &resolved))
       activation.failed();
   }
 
   Activation &activation;
   const Step &step;
-  std::vector<std::pair<int32_t, Value>> results;
+  std::vector<std::pair<int32_t, Value>> results, operands;
 };
 
 /// A kernel's buffers as profilers see them: of memory of the arena, the sizes.
@@ -809,22 +821,25 @@ void Activation::launch(const StepPlan &step) {
   int64_t domain = integer(data.domain);
   Scratch<void *, 16> buffers(data.buffers.size());
   Scratch<int64_t, 16> symbolArguments(data.symbols.size());
+  SeparatedBuffers separated(*this, data);
   for (size_t i = 0; i < data.buffers.size(); ++i) {
-    Value &value = frame.slots[data.buffers[i]];
+    const Value &value = frame.slots[data.buffers[i]];
     if (value.kind == Value::Kind::Pointer) {
       buffers[i] = value.pointer;
       continue;
     }
-    tensor(data.buffers[i]);
-    if (torch.dataPointer(&value.tensor, &buffers[i]))
+    TensorImpl *resolved = nullptr;
+    if (torch.dataPointer(tensor(data.buffers[i]), &buffers[i], &resolved))
       failed();
+    if (resolved) [[unlikely]]
+      separated.keep(int32_t(i), resolved);
   }
   for (plan::Slot slot : data.mutates)
     if (frame.slots[slot].kind == Value::Kind::Tensor)
       torch.bumpVersion(frame.slots[slot].tensor);
   if (domain <= 0)
     return;
-  SeparatedResults separated(*this, data, buffers.get());
+  separated.separate(buffers.get());
   for (size_t i = 0; i < data.symbols.size(); ++i)
     symbolArguments[i] = integer(data.symbols[i]);
   if (step.cudaKernel) {
@@ -909,7 +924,8 @@ CUdeviceptr Activation::cudaStatus(int device, CUstream stream, int32_t place) {
     failed();
   status.values = Value::of(values);
   void *memory = nullptr;
-  if (torch.dataPointer(&status.values.tensor, &memory))
+  TensorImpl *resolved = nullptr; // it is not lazy
+  if (torch.dataPointer(values, &memory, &resolved))
     failed();
   status.memory = reinterpret_cast<CUdeviceptr>(memory);
   CudaGuard guard(cudaDevice(device));

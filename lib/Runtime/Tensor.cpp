@@ -89,9 +89,12 @@ std::string Tensor::device() const {
 
 void *Tensor::data() const {
   void *data = nullptr;
+  TensorImpl *resolved = nullptr;
   describe(impl);
-  if (torchApi().dataPointer(&impl, &data))
+  if (torchApi().dataPointer(impl, &data, &resolved))
     throwShimError();
+  if (resolved)
+    torchApi().release(std::exchange(impl, resolved));
   return data;
 }
 

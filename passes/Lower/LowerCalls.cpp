@@ -170,6 +170,8 @@ public:
       calls.clear();
       function.walk([&](graph::CallOp call) { calls.push_back(call); });
       for (graph::CallOp call : calls) {
+        if (call.getEffectful())
+          continue;
         if (std::string twin = lower::functionalTwin(call); !twin.empty())
           lowerInPlace(call, twin);
         else

@@ -375,10 +375,12 @@ static bool hasTag(graph::CallOp call, StringRef tag) {
          });
 }
 
+/// Effects that PyTorch's operators do not have show one that only has a name
+/// of PyTorch's.
 static bool isCustom(graph::CallOp call) {
   StringRef space = call.getCallee().split("::").first;
-  return space != "aten" && space != "prims" && space != "prim" &&
-         space != "higher_order";
+  return ((space != "aten" && space != "prims") || call.getEffectful()) &&
+         space != "prim" && space != "higher_order";
 }
 
 /// The order of a tensor's dimensions by falling stride, as far as it is

@@ -199,7 +199,8 @@ private:
     for (auto [index, input] : llvm::enumerate(kernel.getInputs())) {
       auto call = input.getDefiningOp<graph::CallOp>();
       if (!call || !call.getCallee().starts_with("aten::") ||
-          call.getAliasing() || storage.roots(input) != Storage::Roots{input} ||
+          call.getEffectful() || call.getAliasing() ||
+          storage.roots(input) != Storage::Roots{input} ||
           storage.laterReader(kernel, input) || !hasOneLoop(kernel, input) ||
           !isReadInPlace(kernel.getInputArguments()[index]))
         continue;

@@ -607,7 +607,8 @@ void compileFile(const std::string &input, const std::string &output,
                  std::vector<std::string> libraries, const nb::dict &options,
                  std::vector<std::string> cpus, bool bundleLibraries,
                  bool codeOnly, bool freeze, const std::string &target,
-                 std::vector<std::string> archs, const std::string &retarget) {
+                 std::vector<std::string> archs, const std::string &retarget,
+                 const std::string &promisedNumbers) {
   OfflineOptions offline;
   offline.cpus = std::move(cpus);
   offline.bundleLibraries = bundleLibraries;
@@ -620,6 +621,7 @@ void compileFile(const std::string &input, const std::string &output,
   offline.compile.target = target;
   offline.archs = std::move(archs);
   offline.retarget = retarget;
+  offline.promisedNumbers = promisedNumbers;
   std::ostringstream out, errors;
   OfflineStatus status;
   {
@@ -777,6 +779,7 @@ NB_MODULE(_C, m) {
         nb::arg("bundle_libraries"), nb::arg("code_only"), nb::arg("freeze"),
         nb::arg("target") = "cpu",
         nb::arg("archs") = std::vector<std::string>(), nb::arg("retarget") = "",
+        nb::arg("promised_numbers") = "",
         "Compiles an exported program's file to an artifact.");
   m.def("load", &loadArtifact, nb::arg("path"),
         nb::arg("operator_libraries") = std::vector<std::string>(),

@@ -40,7 +40,7 @@ class Contract:
         self.symbols = symbols
         self.fake = fake_location(operators[0].name())
         self.is_aliasing = any(r.alias_info for op in operators for r in op._schema.returns)
-        #: For the storage of an argument's example value, the argument.
+        #: For the storage of an argument's example value, both.
         self.aliased = dict(_aliased(node, given)) if self.is_aliasing else {}
         # The kernel of such an operator is given other strides than the fake was.
         self.is_free = any(tag in op.tags for op in operators for tag in _FREE_LAYOUT)
@@ -85,13 +85,8 @@ class Contract:
                 f"{want.dtype} of size {_text(sizes, want.shape)} on {want.device}",
             )
         if self.is_aliasing:
-            argument = self.aliased.get(storage(want))
-            if argument is not None and storage(t) != storage(argument):
-                raise ContractError(
-                    f"{self.node.target}: {place} is another tensor than the argument that its "
-                    f"schema says it returns{self._where()}. Return the argument itself from the "
-                    "kernel, or declare a result of its own in the schema (Tensor, without (a!))."
-                )
+            if storage(want) in self.aliased:
+                self._alias(t, want, place)
             return t
         if t.numel() and storage(t) in self.seen:
             raise ContractError(
@@ -105,6 +100,30 @@ class Contract:
         if not t.numel() or all(m is None or n == m or size <= 1 for n, m, size in extents):
             return t
         return self._mended(t, strides, place)
+
+    def _alias(self, t: torch.Tensor, want: torch.Tensor, place: str) -> None:
+        example, argument = self.aliased[storage(want)]
+        if storage(t) != storage(argument):
+            raise ContractError(
+                f"{self.node.target}: {place} is another tensor than the argument that its "
+                f"schema says it returns{self._where()}. Return the argument itself, or a view of "
+                "it, from the kernel, or declare a result of its own in the schema (Tensor, "
+                "without (a!) or (a))."
+            )
+        strides = [self._number(n) for n in want.stride()]
+        begin, promised = (
+            self._number(a.storage_offset() - b.storage_offset())
+            for a, b in ((t, argument), (want, example))
+        )
+        if begin != promised or any(
+            m not in (n, None) and size > 1
+            for n, m, size in zip(t.stride(), strides, t.shape, strict=True)
+        ):
+            self._broken(
+                f"{place} is a view with strides {list(t.stride())}, {begin} elements after its "
+                "argument",
+                f"one with {strides}, {promised} after it",
+            )
 
     def _mended(self, t: torch.Tensor, strides: Sequence[Any], place: str) -> torch.Tensor:
         what = f"{place} has strides {list(t.stride())} (size {list(t.shape)})"
@@ -141,10 +160,10 @@ class Contract:
         return int(value) if value.is_Integer else None
 
 
-def _aliased(node: fx.Node, given: Any) -> Iterator[tuple[int, torch.Tensor]]:
+def _aliased(node: fx.Node, given: Any) -> Iterator[tuple[int, tuple[torch.Tensor, torch.Tensor]]]:
     examples = fx.map_arg((node.args, node.kwargs), lambda n: n.meta.get("example_value"))
     pairs = zip(pytree.tree_leaves(examples), pytree.tree_leaves(given), strict=False)
-    return ((storage(a), t) for a, t in pairs if is_plain(a) and is_plain(t))
+    return ((storage(a), (a, t)) for a, t in pairs if is_plain(a) and is_plain(t))
 
 
 _FREE_LAYOUT = (

@@ -15,7 +15,6 @@ operators return is asked of their fake implementations.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import Any
 
@@ -23,6 +22,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import py_sym_types
 from torch.utils import _pytree as pytree
 
+from intarsia._process import run
 from intarsia.errors import CompileError, OptionError
 
 DTYPES = {str(d).removeprefix("torch."): d for d in (torch.float32, torch.bfloat16, torch.float16)}
@@ -168,20 +168,10 @@ def convert(source: str, target: str, dtype: str) -> None:
     torch.export.save(program, target)
 
 
-def main() -> int:
+def main() -> None:
     source, target, dtype, *modules = sys.argv[1:]
-    try:
-        for module in modules:
-            if module.endswith(".so"):
-                torch.ops.load_library(module)
-            else:
-                importlib.import_module(module)
-        convert(source, target, dtype)
-    except Exception as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    run(modules, lambda: convert(source, target, dtype))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -6,24 +6,28 @@
 # ===----------------------------------------------------------------------===#
 """``python -m intarsia._describe REQUEST ANSWER``: what ``--import`` starts.
 
-REQUEST is a JSON file with the ``modules`` to import and the names of ``operators``;
-ANSWER becomes a JSON object of the schemas of those that are registered then.
+REQUEST is a JSON file with the ``modules`` to import, the ``libraries`` to load, and the
+names of ``operators``, or a ``program``, a file. ANSWER becomes a JSON object: the schemas
+of those operators that are registered then, or what the program's operators return that
+return a number alone.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
-import os
 import sys
 from pathlib import Path
 
+from intarsia import _complete
 from intarsia._extension import extension
+from intarsia._process import register
 
 if __name__ == "__main__":
-    sys.path.insert(0, os.getcwd())
     request = json.loads(Path(sys.argv[1]).read_text())
-    for module in request["modules"]:
-        importlib.import_module(module)
-    schemas = {name: extension().operator_schema(name) for name in request["operators"]}
-    Path(sys.argv[2]).write_text(json.dumps({k: v for k, v in schemas.items() if v}))
+    register([*request["modules"], *request.get("libraries", ())])
+    if "program" in request:
+        answer = _complete.numbers(request["program"])
+    else:
+        schemas = {name: extension().operator_schema(name) for name in request["operators"]}
+        answer = {name: schema for name, schema in schemas.items() if schema}
+    Path(sys.argv[2]).write_text(json.dumps(answer))

@@ -16,9 +16,15 @@ from typing import Any
 
 import torch
 
-from intarsia._namespaces import SHIPPED, custom_operators
+from intarsia._namespaces import SHIPPED, custom_operators, is_pytorchs
 
-__all__ = ["fake_location", "fake_skeleton", "missing_fake_advice", "wrong_gradient_advice"]
+__all__ = [
+    "fake_location",
+    "fake_skeleton",
+    "missing_fake_advice",
+    "raised_in_fake",
+    "wrong_gradient_advice",
+]
 
 _TORCH = os.path.dirname(torch.__file__)
 
@@ -78,7 +84,7 @@ def missing_fake_advice(message: str) -> str | None:
         name = f"{parts[0]}::{parts[1]}"
         if parts[2] != "default":
             name += f".{parts[2]}"
-    if name.split("::", 1)[0] in SHIPPED:
+    if is_pytorchs(name, SHIPPED):
         return None
     return fake_skeleton(name)
 
@@ -102,8 +108,28 @@ def wrong_gradient_advice(message: str) -> str | None:
                 f"intarsia: a gradient that the backward formula of {name} computed does not "
                 "fit its argument. While a graph is traced, the formula is given results as the "
                 f"fake implementation promises them ({fake_location(name)}), in eager those of "
-                "the kernel: if eager works, fix the fake implementation."
+                "the kernel: if eager works, fix the fake implementation, or that of an operator "
+                "that the formula calls."
             )
+    return None
+
+
+def raised_in_fake(error: BaseException) -> str | None:
+    """Which operator's fake implementation raised an exception; None when none did.
+
+    Where a formula calls the operator, nothing of PyTorch's says it.
+    """
+    name, place = None, ""
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        op = frame.f_locals.get("func")
+        if isinstance(op, torch._ops.OpOverload) and op.name() != name:
+            if not is_pytorchs(op.name(), SHIPPED):
+                name, place = op.name(), fake_location(op.name())
+        elif place and f"{frame.f_code.co_filename}:{frame.f_code.co_firstlineno}" == place:
+            return f"intarsia: the fake implementation of {name} ({place}) raised this."
+        trace = trace.tb_next
     return None
 
 

@@ -45,7 +45,7 @@ from torch import fx
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from intarsia._extension import extension
-from intarsia._namespaces import SHIPPED, custom_operators
+from intarsia._namespaces import SHIPPED, custom_operators, is_pytorchs
 
 __all__ = ["Hasher", "fingerprint", "may_call_custom_code"]
 
@@ -96,9 +96,9 @@ def may_call_custom_code(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
 
 def _is_pytorchs(function: Any) -> bool:
     if isinstance(function, torch._ops.OpOverload):
-        return function.namespace in SHIPPED
+        return is_pytorchs(function.name(), SHIPPED)
     if isinstance(function, torch._ops.OpOverloadPacket):
-        return function._qualified_op_name.partition("::")[0] in SHIPPED
+        return all(_is_pytorchs(getattr(function, name)) for name in function.overloads())
     if isinstance(function, torch._ops.OperatorBase):
         return False
     module = getattr(function, "__module__", None)

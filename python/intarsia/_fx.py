@@ -22,6 +22,7 @@ import json
 import math
 import operator
 import re
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,11 +31,12 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import FloorDiv
 
 from intarsia._hooks import AUTOCAST
-from intarsia._namespaces import STRIDED
+from intarsia._namespaces import STRIDED, is_pytorchs
 from intarsia.errors import CompileError
 
 __all__ = ["ReadGraph", "read_graph"]
@@ -597,7 +599,7 @@ class _GraphReader:
         modules = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
         if modules:
             entry["module"] = readable_module_path(next(reversed(modules.values()))[0])
-        if target.split("::", 1)[0] not in STRIDED:
+        if not is_pytorchs(target, STRIDED):
             if (strides := self.eager_strides(node)) is not None:
                 entry["eagerStrides"] = strides
             if autocast := _autocast(node):
@@ -805,12 +807,20 @@ def returns_number(target: Any) -> bool:
 
 def fake_number(node: fx.Node) -> Any:
     """What an operator returns that returns a number alone, for which tracing has put
-    what the fake returned; None when it cannot be told."""
+    what the fake returned; None when it is not that number alone.
+
+    Warns when the fake, which has told it while the program was traced, now raises.
+    """
     if not returns_number(node.target):
         return None
     try:
         value = _fake_result(node)
-    except Exception:  # a fake that needs what surrounded it
+    except Exception as error:
+        warnings.warn(
+            f"{node.target}: the number that it returns will not be compared with its fake's, "
+            f"which raises {type(error).__name__} when asked once more: {error}",
+            stacklevel=2,
+        )
         return None
     return value if isinstance(value, (int, float)) else None
 
@@ -819,9 +829,10 @@ def _fake_result(node: fx.Node) -> Any:
     """What the node's operator returns for the recorded values of its arguments."""
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
     mode = torch._guards.detect_fake_mode(pytree.tree_leaves((args, kwargs)))
-    if mode is None:
-        return None
-    with mode:
+    if mode is None:  # it takes no tensor
+        values = [n.meta.get("val") for n in node.graph.nodes]
+        mode = torch._guards.detect_fake_mode(pytree.tree_leaves(values))
+    with mode if mode is not None else FakeTensorMode():
         return node.target(*args, **kwargs)
 
 

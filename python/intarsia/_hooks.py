@@ -27,8 +27,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from intarsia._fakes import missing_fake_advice
-from intarsia._namespaces import TRACED, custom_operators
+from intarsia._fakes import missing_fake_advice, raised_in_fake
+from intarsia._namespaces import custom_operators, is_custom
 from intarsia._refusals import advice_for
 
 __all__ = [
@@ -88,7 +88,7 @@ def add_advice(error: BaseException) -> None:
     for _ in range(8):
         if seen is None:
             return
-        advice = advice_for(str(seen))
+        advice = advice_for(str(seen)) or raised_in_fake(seen)
         if advice is not None:
             if advice not in getattr(error, "__notes__", ()):
                 error.add_note(advice)
@@ -256,7 +256,7 @@ def _unused_operators(gm: fx.GraphModule) -> set[Any]:
             used = node.op in ("output", "placeholder") or any(u in live for u in node.users)
             effects = False
             for target in overloads_of(node.target):
-                custom = target.namespace not in TRACED
+                custom = is_custom(target)
                 mutable = target._schema.is_mutable
                 # A write is replaced by its result, which may have no use.
                 if custom and (mutable or not used or _returns_numbers(target)):

@@ -8,11 +8,16 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import re
 from collections.abc import Iterator
 
 import torch
+import torch._library.custom_ops
+import torch.library
 
-__all__ = ["SHIPPED", "STRIDED", "TRACED", "custom_operators"]
+__all__ = ["SHIPPED", "STRIDED", "TRACED", "custom_operators", "is_custom", "is_pytorchs"]
 
 #: Their kernels accept any strides: those of the traced program need not be kept.
 STRIDED = frozenset({"aten", "prims", "prim"})
@@ -32,10 +37,48 @@ SHIPPED = TRACED | frozenset(
 )
 
 
+def is_pytorchs(name: str, namespaces: frozenset[str] = TRACED) -> bool:
+    """Whether operator `name` is PyTorch's own: in one of its namespaces, of which anybody
+    may put operators into, and defined by its code."""
+    return name.partition("::")[0] in namespaces and not _is_foreign(name)
+
+
+def is_custom(op: torch._ops.OpOverload) -> bool:
+    """Whether PyTorch's tracing knows nothing of an operator's writes and effects."""
+    return not is_pytorchs(op.name())
+
+
+@functools.lru_cache(maxsize=8192)
+def _is_foreign(name: str) -> bool:
+    match = re.search(r"^debug: registered at (.*):\d+$", torch._C._dispatch_dump(name), re.M)
+    place = match[1] if match else ""
+    if place.startswith(_REGISTRARS):
+        definition = torch._library.custom_ops.OPDEFS.get(name)
+        module = getattr(definition, "_init_fn", torch.ops).__module__ or ""
+        return module.partition(".")[0] != "torch"
+    return bool(place) and not any(part in place for part in _SOURCES)
+
+
+#: Of the path of a source file that is PyTorch's.
+_SOURCES = ("aten/src/ATen/", "/torch/csrc/", "/native_aot/", os.path.dirname(torch.__file__))
+
+#: They register what somebody else defines.
+_REGISTRARS = tuple(
+    os.path.join(os.path.dirname(torch.__file__), *path)
+    for path in (("library.py",), ("_library", "custom_ops.py"))
+)
+
+
 def custom_operators() -> Iterator[str]:
     """The names of all registered operators that do not come with PyTorch."""
+    # What Python code has put into PyTorch's namespaces; to ask of each of their
+    # thousands of operators whose it is takes long.
+    put = {name.replace("/", "::", 1) for name in torch.library._defs}
     for name in torch._C._dispatch_get_all_op_names():
-        if name.partition("::")[0] not in SHIPPED and _is_defined(name):
+        shipped = name.partition("::")[0] in SHIPPED
+        if shipped and not (name in put and _is_foreign(name)):
+            continue
+        if _is_defined(name):
             yield name
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from intarsia._namespaces import TRACED
+from intarsia._namespaces import is_custom
 
 __all__ = ["partition"]
 
@@ -209,7 +209,7 @@ def _is_custom_call(node: fx.Node) -> bool:
         if target.name() not in ("auto_functionalized", "auto_functionalized_v2"):
             return False
         target = node.args[0]
-    return isinstance(target, torch._ops.OpOverload) and target.namespace not in TRACED
+    return isinstance(target, torch._ops.OpOverload) and is_custom(target)
 
 
 @contextlib.contextmanager

@@ -14,8 +14,10 @@ Two kinds of operator have no formula that it could trace in training:
 - A `torch.library.custom_op` without ``register_autograd``. Eager runs it, and raises
   when somebody calls ``backward()``; AOTAutograd raises while it traces.
 
-A third is one that returns an argument that it writes, ``(Tensor(a!) x) -> Tensor(a!)``,
-which AOTAutograd does not functionalise.
+A third is what AOTAutograd does not functionalise: an operator that returns an argument that
+it writes, ``(Tensor(a!) x) -> Tensor(a!)``, or a view of an argument, ``(Tensor(a) x) ->
+Tensor(a)``; one that writes and returns something else than tensors; one that writes a list
+of optional tensors.
 
 Dynamo's graph is cut at such an operator: it runs between two compiled graphs, where
 autograd sees it as in eager.
@@ -37,7 +39,7 @@ from torch.utils import _pytree as pytree
 from intarsia._contract import Contract, Symbols, is_plain, storage
 from intarsia._fx import source_line
 from intarsia._hooks import overloads_of
-from intarsia._namespaces import TRACED
+from intarsia._namespaces import is_custom
 from intarsia.errors import CompileError
 
 log = logging.getLogger("intarsia")
@@ -85,7 +87,7 @@ def is_differentiated_inside(node: fx.Node, grad_enabled: bool) -> bool:
     """Whether eager records what the kernel of this node's operator calls."""
     operators = overloads_of(node.target)
     if any(result.alias_info for op in operators for result in op._schema.returns):
-        return False  # see `_returns_what_it_writes`
+        return False  # see `_is_not_functionalised`
     recorded = _recorded_inside(node) if grad_enabled else []
     if any(_falls_through(name, device) for name, device in recorded):
         made = _tensors(node.meta.get("example_value"))
@@ -95,7 +97,7 @@ def is_differentiated_inside(node: fx.Node, grad_enabled: bool) -> bool:
 
 def _recorded_inside(node: fx.Node) -> list[tuple[str, str]]:
     """The operators, and the device, of a node that gives some a tensor with a gradient."""
-    operators = [op for op in overloads_of(node.target) if op.namespace not in TRACED]
+    operators = [op for op in overloads_of(node.target) if is_custom(op)]
     given = list(_tensors((node.args, node.kwargs))) if operators else []
     if not any(t.requires_grad for t in given):
         return []
@@ -118,24 +120,38 @@ def _lacks_formula(node: fx.Node, grad_enabled: bool) -> bool:
     return any(found is not None and found._backward_fn is None for found in definitions)
 
 
-def _returns_what_it_writes(node: fx.Node, grad_enabled: bool) -> bool:
-    """Whether it calls an operator that returns an argument that it writes, as it is.
+def _is_not_functionalised(node: fx.Node, grad_enabled: bool) -> bool:
+    """Whether it calls an operator that AOTAutograd cannot make one without writes or aliases.
 
-    The pieces around it are told by the fake tensors that these are one tensor. Of other
-    aliases AOTAutograd would have to know how one is made from the other.
+    The pieces around it are told by the fake tensors what shares memory.
     """
-    for op in overloads_of(node.target):
+    for op in filter(is_custom, overloads_of(node.target)):
         aliases = [result.alias_info for result in op._schema.returns]
-        if op.namespace not in TRACED and any(alias is not None for alias in aliases):
+        if any(alias is not None for alias in aliases):
             made = node.meta.get("example_value")
-            made = made if isinstance(made, (tuple, list)) else (made,)
-            given = [_layout(t) for t in _tensors((node.args, node.kwargs))]
+            made = made if len(aliases) > 1 else (made,)
+            given = [t for t in _tensors((node.args, node.kwargs)) if is_plain(t)]
             return len(made) == len(aliases) and all(
-                alias is None
-                or (alias.is_write and isinstance(t, torch.Tensor) and _layout(t) in given)
-                for t, alias in zip(made, aliases, strict=True)
+                alias is None or all(_is_alias(t, given, alias.is_write) for t in _tensors(value))
+                for value, alias in zip(made, aliases, strict=True)
             )
+        arguments = [a for a in op._schema.arguments if a.alias_info is not None]
+        written = [str(a.type) for a in arguments if a.alias_info.is_write]
+        if written and any(str(result.type) != "Tensor" for result in op._schema.returns):
+            return True
+        if "List[Optional[Tensor]]" in written:
+            return True
     return False
+
+
+def _returns_what_it_writes(node: fx.Node) -> bool:
+    results = (r for op in overloads_of(node.target) for r in op._schema.returns)
+    return all(r.alias_info is None or r.alias_info.is_write for r in results)
+
+
+def _is_alias(t: torch.Tensor, given: Sequence[torch.Tensor], is_write: bool) -> bool:
+    same = _layout if is_write else storage
+    return is_plain(t) and same(t) in map(same, given)
 
 
 def _layout(t: torch.Tensor) -> Any:
@@ -143,7 +159,7 @@ def _layout(t: torch.Tensor) -> Any:
 
 
 #: What AOTAutograd refuses and eager does not, or not before somebody calls backward().
-REFUSED: tuple[_Test, ...] = (_lacks_formula, _returns_what_it_writes)
+REFUSED: tuple[_Test, ...] = (_lacks_formula, _is_not_functionalised)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -287,13 +303,19 @@ def _cuts(replay: _Replay, test: _Test) -> set[fx.Node]:
                 found = True
                 cuts.add(node)
                 replay.record(node)
+                if test is _is_not_functionalised and not _returns_what_it_writes(node):
+                    made = _tensors(node.meta.get("example_value"))
+                    written.update(map(storage, filter(is_plain, made)))
     return cuts | _views_of(replay.gm, written) if found else set()
 
 
 def _views_of(gm: fx.GraphModule, written: set[int]) -> set[fx.Node]:
-    """What shares memory with a tensor that gets a gradient when a kernel writes it.
+    """What shares, or may write, memory of certain tensors.
 
-    A piece that computes no gradients would return views that autograd does not know.
+    It is that of tensors that get a gradient when a kernel writes them: a piece that computes
+    no gradients would return views that autograd does not know. Or it is memory of which an
+    operator returns a view: AOTAutograd would have to know how to make it when a piece writes
+    one and reads the other.
     """
 
     def storages(value: Any) -> set[int]:
@@ -303,7 +325,7 @@ def _views_of(gm: fx.GraphModule, written: set[int]) -> set[fx.Node]:
         node
         for node in (gm.graph.nodes if written else ())
         if node.op in ("call_function", "call_method")
-        and not written.isdisjoint(storages(node) & storages((node.args, node.kwargs)))
+        and not written.isdisjoint(storages((node.args, node.kwargs)) & (storages(node) or written))
     }
 
 

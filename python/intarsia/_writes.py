@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from intarsia._fx import source_line
-from intarsia._namespaces import TRACED
+from intarsia._namespaces import is_custom
 from intarsia.errors import CompileError
 
 __all__ = ["check_writes"]
@@ -43,7 +43,7 @@ def check_writes(gm: fx.GraphModule) -> None:
         target = node.target
         if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
             continue
-        if target.namespace in TRACED:
+        if not is_custom(target):
             continue
         declared = target._schema.arguments
         named = zip(declared, node.args, strict=False)

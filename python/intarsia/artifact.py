@@ -13,23 +13,17 @@ register the operators, is the way for operators that are registered from Python
 
 from __future__ import annotations
 
-import math
 import os
-import re
 import tempfile
-import warnings
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import fx
 from torch.utils import _pytree as pytree
 
-from intarsia import _convert, _fx, _hooks
+from intarsia import _complete, _convert, _hooks
 from intarsia._extension import extension
-from intarsia._namespaces import TRACED
 from intarsia.errors import GuardError, LoadError, OptionError
 from intarsia.options import Options
 
@@ -62,94 +56,9 @@ def export(
         (PEP 678) names it, its schema and library, and has one to paste.
     """
     with _hooks.advised(), _hooks.keep_exported_effects():
-        program = _without_transforms(torch.export.export(module, args, kwargs, **options))
-    _note_numbers(program)
+        program = _complete.without_transforms(torch.export.export(module, args, kwargs, **options))
+    _complete.note_numbers(program)
     return program
-
-
-#: Where export finds what it writes for functorch's transforms.
-_TRANSFORMS = "torch._functorch.predispatch"
-
-
-def _without_transforms(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """The program with what ``torch.vmap`` does written out.
-
-    Export records its beginning and its end, Python functions that no file can call, and
-    the batching rules of the operators between them, custom ones' too, are PyTorch's.
-    """
-    modules = (m for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule))
-    targets = (node.target for module in modules for node in module.graph.nodes)
-    if all(getattr(target, "__module__", "") != _TRANSFORMS for target in targets):
-        return program
-    with _hooks.advised(), _hooks.keep_exported_effects():
-        return program.run_decompositions({})
-
-
-def _note_numbers(program: torch.export.ExportedProgram) -> None:
-    """Notes in the program which numbers fake implementations promised.
-
-    An operator that returns a number alone has no result in an exported program: the
-    number stands where it was used. Without it nobody could tell whether the kernel
-    returns another.
-    """
-    for module in program.graph_module.modules():
-        for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
-            target = node.target
-            if not isinstance(target, torch._ops.OpOverload) or target.namespace in TRACED:
-                continue
-            number = _fx.fake_number(node)
-            if number is None:
-                continue
-            kind = f"as_{type(number).__name__}"
-            if isinstance(number, float) and not math.isfinite(number):
-                number = str(number)  # which JSON cannot hold
-            custom = {**node.meta.get("custom", {}), "intarsia_number": {kind: number}}
-            node.meta["custom"] = custom
-
-
-def _completed(source: str, folder: str) -> str:
-    """The path of the saved program with such numbers noted and without transforms.
-
-    ``torch.export.save`` does not write the numbers, unless `_note_numbers` was there before.
-    """
-    try:
-        with zipfile.ZipFile(source) as archive:
-            graphs = [n for n in archive.namelist() if re.search(r"(^|/)models/[^/]*\.json$", n)]
-            text = "".join(archive.read(name).decode() for name in graphs)
-    except Exception:
-        return source  # the compiler says what is wrong with the file
-    lacks_numbers = "intarsia_number" not in text and _calls_for_numbers(text)
-    if not lacks_numbers and _TRANSFORMS not in text:
-        return source
-    try:
-        program = torch.export.load(source)
-    except Exception as error:  # what it cannot read, we may
-        if lacks_numbers:
-            warnings.warn(
-                f"{source}: the numbers that its operators return will not be compared "
-                f"with their fakes, because PyTorch cannot read the file again "
-                f"({type(error).__name__}: {' '.join(str(error).split())[:200]}); give "
-                "intarsia.aot_compile the exported program itself",
-                stacklevel=3,
-            )
-        return source
-    program = _without_transforms(program)
-    _note_numbers(program)
-    target = os.path.join(folder, f"{Path(source).stem}.pt2")
-    torch.export.save(program, target)
-    return target
-
-
-def _calls_for_numbers(text: str) -> bool:
-    """Whether a saved program calls custom operators that return a number alone."""
-    for namespace, name, overload in set(_CALLED.findall(text)):
-        op = getattr(getattr(getattr(torch.ops, namespace), name, None), overload, None)
-        if namespace not in TRACED and op is not None and _fx.returns_number(op):
-            return True
-    return False
-
-
-_CALLED = re.compile(r'"target": *"torch\.ops\.(\w+)\.(\w+)\.(\w+)"')
 
 
 def aot_compile(
@@ -239,19 +148,23 @@ def aot_compile(
         name = Path(output).stem
         source = os.fspath(program) if is_path else os.path.join(folder, f"{name}.pt2")
         if not is_path:
-            program = _without_transforms(program)
-            _note_numbers(program)
+            program = _complete.without_transforms(program)
+            _complete.note_numbers(program)
             with _hooks.advised():
                 torch.export.save(program, source)
         for library in libraries:
             torch.ops.load_library(library)
-        if is_path and not code_only and os.path.isfile(source):  # a FIFO would wait
-            source = _completed(source, folder)
+        numbers = ""
+        if is_path and os.path.isfile(source):  # a FIFO would wait
+            if code_only:
+                numbers = _complete.lacking_numbers(source)
+            else:
+                source = _complete.completed(source, folder)
         if dtype is not None:
             converted = os.path.join(folder, f"{name}.{dtype}.pt2")
             _convert.convert(source, converted, str(dtype).removeprefix("torch."))
             source = converted
-        extension().aot_compile(source, os.fspath(output), *rest)
+        extension().aot_compile(source, os.fspath(output), *rest, numbers)
     return os.fspath(output)
 
 

@@ -684,7 +684,7 @@ returns(
     use=lambda r: r.to_dense() + 1,
     compile="Dynamo: Attempted to wrap sparse Tensor",
 )
-returns("view of its input", "Tensor(a)", lambda x: x[1:], compile=AOT_ALIAS, functional=AOT_ALIAS)
+returns("view of its input", "Tensor(a)", lambda x: x[1:], functional=AOT_ALIAS)
 
 
 # --- Mutation --------------------------------------------------------------------
@@ -864,8 +864,6 @@ mutation(
     "(Tensor(a!)?[] targets, Tensor value) -> ()",
     _add_all,
     lambda op: lambda x, v: (op([None, x, None], v), x * 2)[1],
-    compile=AOT_OPTIONAL,
-    training=AOT_OPTIONAL,
     functional=AOT_OPTIONAL,
 )
 mutation(
@@ -959,8 +957,6 @@ mutation(
     lambda t, v: [t.add_(v.clone()).sum(0), v * 2],
     lambda op: lambda x, v: (lambda r: (r[0] * 2, r[1] * 2, x))(op(x, v)),
     fake=lambda t, v: [torch.empty_like(t.sum(0)), torch.empty_like(v)],
-    compile=AOT_ALIAS,
-    training=AOT_ALIAS,
     functional=AOT_ALIAS,
 )
 mutation(
@@ -970,8 +966,6 @@ mutation(
     lambda op: lambda x, v: (lambda r: (r[0] * r[1], x))(op(x, v)),
     fake=lambda t, v: (torch.empty_like(t.sum(0)), t.shape[0]),
     dynamic=True,
-    compile=AOT_ALIAS,
-    training=AOT_ALIAS,
     export=SERIALISER,
     functional=AOT_ALIAS,
 )

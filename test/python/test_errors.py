@@ -46,6 +46,35 @@ def test_no_fake_of_a_python_operator(compile_with):
     assert '@torch.library.register_fake("test::no_fake_python")' in whole_text(caught.value)
 
 
+raising = torch.library.Library("raising", "FRAGMENT")
+raising.define("called(Tensor x) -> Tensor")
+raising.impl("called", lambda x: x * 2, "CompositeExplicitAutograd")
+raising.define("calling(Tensor x) -> Tensor")
+raising.impl("calling", lambda x: x * 2, "CompositeExplicitAutograd")
+torch.library.register_fake("raising::calling", torch.empty_like, lib=raising)
+torch.library.register_autograd(
+    "raising::calling", lambda ctx, grad: torch.ops.raising.called(grad), lib=raising
+)
+
+
+@torch.library.register_fake("raising::called", lib=raising)
+def _fake_of_called(x):
+    raise ArithmeticError("no fake today")
+
+
+@pytest.mark.parametrize("name", ["called", "calling"])
+def test_a_fake_that_raises(name):
+    """It is named, also where a backward formula calls the operator."""
+    op = getattr(torch.ops.raising, name)
+    x = torch.ones(3, requires_grad=name == "calling")
+    with pytest.raises(Exception, match="no fake today") as caught:
+        torch.compile(lambda x: op(x * 2), backend="intarsia", fullgraph=True)(x)
+    text = whole_text(caught.value)
+    assert "the fake implementation of raising::called" in text
+    line = _fake_of_called.__code__.co_firstlineno
+    assert f"test_errors.py:{line}) raised this" in text
+
+
 def test_no_fake_outside_a_full_graph(compile_with):
     """Dynamo runs the operator outside the graph; the user is told why."""
     intarsia.backend._hooks._warned.clear()

@@ -15,6 +15,7 @@ import pytest
 import torch
 from conftest import assert_same
 from torch import Tensor
+from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
 import intarsia
@@ -329,6 +330,75 @@ def test_an_argument_that_is_returned_is_one_tensor(program, dynamic, fuse):
             seen.append((results, x, [p if 0 <= p < 100 else None for p in places]))
         assert_same(seen[1][:2], seen[0][:2])
         assert (seen[1][2][2], seen[1][2][0] is None) == (seen[0][2][2], seen[0][2][0] is None)
+
+
+tail = register("tail(Tensor(a) x) -> Tensor(a)", lambda x: x[1:], lambda x: x[1:])
+rows = register("rows(Tensor(a) x) -> Tensor(a)[]", lambda x: [x[0], x[1:]], None)
+torch.library.register_fake("pieces::rows", lambda x: [x[0], x[1:]], lib=library)
+other_tail = register("other_tail(Tensor(a) x) -> Tensor(a)", lambda x: x[:-1], lambda x: x[1:])
+
+
+def view_is_read(x):
+    y = x * 2
+    return y.sum() + tail(y).sin().sum()
+
+
+def view_is_written(x):
+    y = x * 2
+    z = tail(y).add_(1)
+    return y.sin() + 1, z * 2, z
+
+
+def base_is_written(x):
+    y = x * 2
+    z = tail(y)
+    y.mul_(3)
+    return z + 1, y, z
+
+
+def base_is_written_by_others(x):
+    y = x * 2
+    z = tail(y)
+    scale_(y.detach(), 2.0)
+    y[1] = 5.0
+    return z.cos(), y
+
+
+def views_in_a_list(x):
+    a, b = rows(x * 2)
+    return a + 1, b.sum(), b
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize(
+    "program",
+    [view_is_read, view_is_written, base_is_written, base_is_written_by_others, views_in_a_list],
+)
+def test_a_view_that_is_returned_is_one(compile_with, program, training):
+    """What is written into it, or into what it views, is seen in the other."""
+    compiled, seen = compile_with(program), []
+    for function in (program, compiled, compiled):
+        x = torch.arange(6.0).view(3, 2).requires_grad_(training)
+        results = function(x)
+        if training:
+            sum(t.sum() for t in pytree.tree_leaves(results)).backward()
+        seen.append((results, x.grad))
+    assert_same(seen[1], seen[0])
+    assert_same(seen[2], seen[0])
+
+
+def test_a_view_of_an_input_that_is_written(compile_with):
+    def program(x):
+        return tail(x).add_(1) * 2, x + 1
+
+    x, y = torch.ones(3, 2), torch.ones(3, 2)
+    assert_same(compile_with(program)(x), program(y))
+    assert_same(x, y)
+
+
+def test_a_view_that_is_another_than_the_fakes(compile_with):
+    with pytest.raises(intarsia.ContractError, match=r"other_tail.*0 elements after.*2 after it"):
+        compile_with(lambda x: other_tail(x * 2) + 1)(torch.ones(3, 2))
 
 
 def test_an_alias_that_the_fake_hides_is_refused(compile_with):

@@ -459,3 +459,73 @@ def test_missing_operators_are_named(tmp_path):
         "import the module",
     ):
         assert word in result.stderr
+
+
+# --- In PyTorch's own namespaces ---------------------------------------------------
+
+
+@pytest.fixture
+def in_aten():
+    """What is registered there goes when the test is over."""
+    libraries = []
+
+    def library(kind):
+        libraries.append(torch.library.Library("aten", kind))
+        return libraries[-1]
+
+    yield library
+    for made in libraries:
+        made._destroy()
+    torch._dynamo.reset()
+
+
+def test_only_what_others_register_is_theirs():
+    from intarsia._extension import extension
+    from intarsia._namespaces import SHIPPED, is_pytorchs
+
+    names = [n for n in torch._C._dispatch_get_all_op_names() if n.partition("::")[0] in SHIPPED]
+    assert len(names) > 3000
+    assert [n for n in names if not is_pytorchs(n, SHIPPED)] == []
+    sample = [n for n in names if n.startswith(("aten::", "prims::"))][::10]
+    schemas = [extension().operator_schema(name) for name in sample]
+    assert [s for s in schemas if s and '"foreign"' in s] == []
+
+
+@pytest.mark.filterwarnings("ignore:.*Overriding a previously registered kernel")
+def test_a_kernel_in_the_place_of_pytorchs(in_aten, compile_with, tmp_path):
+    def function(x):
+        return x.erfc() * 2, torch.special.erfcx(x) + 1
+
+    in_aten("IMPL").impl("erfc", lambda x: torch.full_like(x, 7), "CPU")
+    x = torch.zeros(70)
+    want = (torch.full((70,), 14.0), torch.full((70,), 2.0))
+    assert_same(function(x), want)
+    assert_same(compile_with(function)(x), want)
+
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    program = torch.export.export(Module(), (x,))
+    assert_same(intarsia.load(intarsia.aot_compile(program, tmp_path / "m.pt2"))(x), want)
+
+
+def test_an_operator_in_pytorchs_namespace(in_aten, compile_with):
+    seen = []
+    library = in_aten("FRAGMENT")
+    library.define("of_a_user(Tensor x) -> Tensor")
+    kernel = lambda x: (seen.append(x.stride()), x.double() if x[0, 0] > 2 else x * 2)[1]  # noqa: E731
+    library.impl("of_a_user", kernel, "CPU")
+    torch.library.register_fake("aten::of_a_user", lambda x: torch.empty_like(x), lib=library)
+    op = torch.ops.aten.of_a_user
+
+    def unused(x):
+        y = (x + 1).t()
+        op(y), op(y)
+        return y * 2
+
+    x = torch.ones(2, 3)
+    assert_same(compile_with(unused)(x), unused(x), strides=False)
+    assert seen == [(1, 3)] * 4
+    with pytest.raises(intarsia.ContractError, match=r"of_a_user.*float64.*promised float32"):
+        compile_with(lambda x: op(x) + 1)(x * 3)

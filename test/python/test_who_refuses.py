@@ -109,11 +109,14 @@ def test_document_is_current():
 def test_the_note_is_on_the_error():
     """One refusal of Dynamo's, one of AOTAutograd's."""
     library = torch.library.Library("refused", "FRAGMENT")
-    for schema, result in (("number(Tensor x) -> int", 3), ("same(Tensor(a) x) -> Tensor(a)", 0)):
+    for schema, kernel, fake in (
+        ("number(Tensor x) -> int", lambda x: 3, lambda x: 3),
+        ("same(Tensor(a) x) -> Tensor(a)", lambda x: x, torch.empty_like),
+    ):
         name = schema.partition("(")[0]
         library.define(schema)
-        library.impl(name, lambda x, r=result: r or x, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"refused::{name}", lambda x, r=result: r or x, lib=library)
+        library.impl(name, kernel, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"refused::{name}", fake, lib=library)
     for function, words in (
         (lambda x: x + torch.ops.refused.number(x), "(Tensor, SymInt)"),
         (lambda x: torch.ops.refused.same(x * 2) + 1, "torch.Tag.inplace"),

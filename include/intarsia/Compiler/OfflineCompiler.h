@@ -33,6 +33,10 @@ struct OfflineOptions {
   bool bundleLibraries = false;
   /// Python modules that register operators: a Python process describes them.
   std::vector<std::string> pythonModules;
+  /// What operators return that return a number alone and whose fakes only
+  /// Python can ask: for each, a JSON list of what each call in the main graph
+  /// returns, "": not asked. A process that imports `pythonModules` tells, too.
+  std::string promisedNumbers;
   /// Write a sidecar: no record of the program's, which stays beside it under
   /// its name.
   bool codeOnly = false;

@@ -28,6 +28,10 @@ llvm::Expected<Program> readPt2(llvm::StringRef path);
 /// Reader B: the JSON of ImportGraph.h.
 llvm::Expected<Program> readJson(llvm::StringRef json);
 
+/// Gives a call that returns a number alone, and has no result because that
+/// number stands where it was used, a result that is promised to be it.
+void promiseNumber(Node &node, Graph &graph, ValueMeta number);
+
 /// Builds the module: `func.func @main` and one private function a subgraph.
 ///
 /// Function arguments are parallel to the graph's inputs and carry

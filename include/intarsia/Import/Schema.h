@@ -46,6 +46,9 @@ struct OperatorSchema {
   std::string fakeLocation;
   /// Registered by Python code.
   bool fromPython = false;
+  /// In PyTorch's own namespace, but the operator, or a kernel of it, is
+  /// somebody else's: it is not what its name says.
+  bool isForeign = false;
 };
 
 /// Parses the JSON that `intarsia_torch_operator_schema` of the shim returns

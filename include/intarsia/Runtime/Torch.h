@@ -146,7 +146,7 @@ struct CallSite {
 };
 
 /// Raised with every change of the structures above or of TorchApi.
-inline constexpr int32_t torchApiVersion = 9;
+inline constexpr int32_t torchApiVersion = 10;
 
 struct TorchApi {
   int32_t abiVersion;
@@ -174,7 +174,10 @@ struct TorchApi {
   ///    "debug": "registered at file.cpp:12",
   ///    "fake": "file.cpp:30",     of a C++ Meta kernel; absent: none known
   ///    "has_cpu_kernel": true, "has_cuda_kernel": false,
-  ///    "has_meta_kernel": true, "is_composite_implicit": false}
+  ///    "has_meta_kernel": true, "is_composite_implicit": false,
+  ///    "foreign": true,           absent: false; of PyTorch's namespace, but
+  ///    the
+  ///                               operator or a kernel of it is not PyTorch's}
   /// "type" is written without alias annotations, with SymInt where the schema
   /// has it; a default is an Argument of include/intarsia/Import/ImportGraph.h.
   const char *(*operatorSchema)(const char *name);
@@ -188,6 +191,10 @@ struct TorchApi {
   /// Boxes the arguments, calls, checks the results and stores them into the
   /// frame's slots (which must be empty) and symbols.
   int (*runCall)(PreparedCall *call, Frame *frame);
+  /// The same with the operator's fake implementation, its kernel for the
+  /// device "meta", whatever the devices of its arguments; it is an error if it
+  /// has none.
+  int (*runFake)(PreparedCall *call, Frame *frame);
 
   // --- Tensors ---------------------------------------------------------------
 
@@ -196,14 +203,15 @@ struct TorchApi {
   int (*describe)(TensorImpl *tensor, TensorInfo *info);
   /// The first element's address, storage offset included (a copy-on-write
   /// storage is made private first). Null with an error for a tensor without
-  /// plain memory; null without one for an empty tensor. A lazily conjugated or
-  /// negated tensor is replaced by a copy with the bit resolved.
-  int (*dataPointer)(TensorImpl **tensor, void **out);
+  /// plain memory; null without one for an empty tensor. Of a lazily conjugated
+  /// or negated tensor it is the memory of a copy with the bit resolved, which
+  /// the caller owns: *resolved, else null.
+  int (*dataPointer)(TensorImpl *tensor, void **out, TensorImpl **resolved);
   /// Identity of the storage, null when it has none.
   const void *(*storage)(TensorImpl *tensor);
   int64_t (*storageUseCount)(TensorImpl *tensor);
   /// Whether the caller's reference is the only one to the tensor and its
-  /// storage, and the tensor has these sizes and strides.
+  /// storage, and the tensor has these sizes and strides and no lazy bits.
   bool (*isHeldOnce)(TensorImpl *tensor, int64_t dim, const int64_t *sizes,
                      const int64_t *strides);
   int64_t (*storageBytes)(TensorImpl *tensor);

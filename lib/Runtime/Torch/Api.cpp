@@ -95,6 +95,7 @@ static TorchApi makeApi() {
   api.prepareCall = prepareCall;
   api.destroyCall = destroyCall;
   api.runCall = runCall;
+  api.runFake = runFake;
   fillTensorFunctions(api);
   api.readPickle = readPickle;
   api.writePickle = writePickle;

@@ -197,6 +197,11 @@ std::string dtypeText(caffe2::TypeMeta dtype) {
 
 namespace intarsia::runtime {
 
+/// Such a tensor has neither sizes nor strides, and says so by an exception.
+static bool isNested(const c10::TensorImpl *tensor) {
+  return tensor->key_set().has(c10::DispatchKey::NestedTensor);
+}
+
 /// What most calls return, one tensor whose promise has no symbols, in a form
 /// that is compared at once.
 struct PlainResult {
@@ -209,7 +214,8 @@ struct PlainResult {
 
   bool fits(const c10::TensorImpl *tensor) const {
     c10::Device got = tensor->device();
-    return tensor->dtype() == dtype && got.type() == device.type() &&
+    return !isNested(tensor) && tensor->dtype() == dtype &&
+           got.type() == device.type() &&
            (anyIndex || got.index() == device.index()) &&
            tensor->layout() == c10::Layout::Strided &&
            same(tensor->sizes(), sizes) && same(tensor->strides(), strides);
@@ -238,7 +244,8 @@ struct PreparedCall {
     makeExtractor(this->op);
     if (site.record)
       fakeLocation = site.record->fakeLocation;
-    isAten = name.rfind("aten::", 0) == 0 || name.rfind("prims::", 0) == 0;
+    isAten = (name.rfind("aten::", 0) == 0 || name.rfind("prims::", 0) == 0) &&
+             !isForeign(this->op);
     // Eager comes through the operator's own autograd kernel, in which what its
     // kernel computes is not recorded.
     belowAutograd = !isAten && (hasKernel(c10::DispatchKey::Autograd) ||
@@ -252,6 +259,7 @@ struct PreparedCall {
 
   void build(const CallSite &site);
   void run(Frame &frame, torch::jit::Stack &stack);
+  void runFake(Frame &frame, torch::jit::Stack &stack);
   void receiveAll(Frame &frame, torch::jit::Stack &stack);
 
   const plan::Step &step;
@@ -300,6 +308,7 @@ private:
 
   c10::IValue boxNumber(const Value &value, Target target) const;
   c10::IValue boxArgument(const ArgPlan &arg, const Frame &frame) const;
+  void boxAll(const Frame &frame, torch::jit::Stack &stack) const;
   at::Tensor viewOf(const plan::Arg &view, const Frame &frame) const;
 
   int64_t extent(const Extent &extent, const Frame &frame) const {
@@ -950,7 +959,8 @@ c10::IValue PreparedCall::boxArgument(const ArgPlan &arg,
 
 bool PreparedCall::fits(const SpecPlan &spec, c10::TensorImpl *tensor,
                         const Frame &frame) const {
-  if (tensor->dtype() != spec.dtype || tensor->layout() != c10::Layout::Strided)
+  if (tensor->dtype() != spec.dtype || isNested(tensor) ||
+      tensor->layout() != c10::Layout::Strided)
     return false;
   c10::Device device = tensor->device();
   if (device.type() != spec.device.type() ||
@@ -985,6 +995,9 @@ static bool isFirstWarning(const std::string &subject) {
 at::Tensor PreparedCall::mend(const SpecPlan &spec, at::Tensor tensor,
                               const Frame &frame, const Place &place) {
   std::string promise = ", but its fake implementation promised ";
+  if (isNested(tensor.unsafeGetTensorImpl()))
+    broken(place.text() + " is a nested tensor" + promise +
+           "a tensor of size " + listText(extents(spec.sizes, frame)));
   if (tensor.layout() != c10::Layout::Strided) {
     std::ostringstream layout;
     layout << tensor.layout();
@@ -1100,6 +1113,10 @@ void PreparedCall::bindSymbols(const ResultPlan &result,
     broken(place.text() + " is " + value.tagKind() +
            ", but its fake implementation promised a tensor");
   const at::Tensor &tensor = value.toTensor();
+  if (isNested(tensor.unsafeGetTensorImpl()))
+    broken(place.text() +
+           " is a nested tensor, but its fake implementation promised a plain "
+           "one");
   if (result.spec && size_t(tensor.dim()) != result.spec->sizes.size())
     broken(place.text() + " has " + std::to_string(tensor.dim()) +
            " dimensions, but its fake implementation promised " +
@@ -1397,7 +1414,7 @@ void PreparedCall::callDirectly(c10::DispatchKeySet keys, Frame &frame,
     Written &entry = written.emplace_back(Written{slot, tensor, {}, {}});
     if (!tensor->is_inference())
       entry.version = tensor->version_counter().current_version();
-    if (!isAten && !tensor->key_set().has(c10::DispatchKey::NestedTensor))
+    if (!isAten && !isNested(tensor))
       entry.sizes = tensor->sizes();
   }
   dispatch(keys, stack);
@@ -1406,7 +1423,7 @@ void PreparedCall::callDirectly(c10::DispatchKeySet keys, Frame &frame,
     if (entry.version &&
         tensor->version_counter().current_version() == *entry.version)
       tensor->bump_version();
-    if (!isAten && !tensor->key_set().has(c10::DispatchKey::NestedTensor) &&
+    if (!isAten && !isNested(tensor) &&
         tensor->sizes() != at::IntArrayRef(entry.sizes)) [[unlikely]] {
       std::string argument = "what it writes";
       for (size_t i = 0; i < step.args.size(); ++i)
@@ -1429,9 +1446,9 @@ void PreparedCall::callUnderAutocast(c10::DispatchKeySet keys, Frame &frame,
   op.callBoxed(stack);
 }
 
-// These two are the cost of every call: one function with `runCall`.
-[[gnu::always_inline]] inline void PreparedCall::run(Frame &frame,
-                                                     torch::jit::Stack &stack) {
+// These three are the cost of every call: one function with `runCall`.
+[[gnu::always_inline]] inline void
+PreparedCall::boxAll(const Frame &frame, torch::jit::Stack &stack) const {
   for (const ArgPlan &arg : args) {
     if (arg.form == ArgPlan::Form::Slot &&
         frame.slots[arg.slot].kind == Value::Kind::Tensor) [[likely]]
@@ -1441,7 +1458,11 @@ void PreparedCall::callUnderAutocast(c10::DispatchKeySet keys, Frame &frame,
     else
       stack.emplace_back(boxArgument(arg, frame));
   }
+}
 
+[[gnu::always_inline]] inline void PreparedCall::run(Frame &frame,
+                                                     torch::jit::Stack &stack) {
+  boxAll(frame, stack);
   c10::DispatchKeySet keys = extractor(op).getDispatchKeySetBoxed(&stack);
   bool direct = !keys.has_any(interceptingKeys);
   if (isSimple && direct) [[likely]]
@@ -1452,6 +1473,14 @@ void PreparedCall::callUnderAutocast(c10::DispatchKeySet keys, Frame &frame,
     callDirectly(keys - (step.flag ? autogradKeys : tracedKeys), frame, stack);
   else
     op.callBoxed(stack);
+}
+
+void PreparedCall::runFake(Frame &frame, torch::jit::Stack &stack) {
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::Meta))
+    throw Error(ErrorKind::Load,
+                name + " has no fake implementation of its own" + at());
+  boxAll(frame, stack);
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
 }
 
 /// A write through a view counts as one of what it views. The kernels that see
@@ -1537,10 +1566,12 @@ int shim::prepareCall(const CallSite *site, PreparedCall **out) {
 
 void shim::destroyCall(PreparedCall *call) { delete call; }
 
-int shim::runCall(PreparedCall *call, Frame *frame) {
+template <typename Run>
+[[gnu::always_inline]] static inline int run(PreparedCall *call, Frame *frame,
+                                             Run runKernel) {
   StackLease lease;
   try {
-    call->run(*frame, *lease.stack);
+    runKernel(*lease.stack);
   } catch (const Error &) {
     return failWithCurrentException(ErrorKind::Operator);
   } catch (...) {
@@ -1549,6 +1580,16 @@ int shim::runCall(PreparedCall *call, Frame *frame) {
   }
   return guarded(ErrorKind::Contract,
                  [&] { call->receiveAll(*frame, *lease.stack); });
+}
+
+int shim::runCall(PreparedCall *call, Frame *frame) {
+  return run(call, frame,
+             [&](torch::jit::Stack &stack) { call->run(*frame, stack); });
+}
+
+int shim::runFake(PreparedCall *call, Frame *frame) {
+  return run(call, frame,
+             [&](torch::jit::Stack &stack) { call->runFake(*frame, stack); });
 }
 
 } // namespace intarsia::runtime

@@ -312,6 +312,17 @@ std::string metaKernelLocation(const c10::OperatorHandle &op) {
   return table.substr(from, to - from);
 }
 
+/// Whether a registration comes from PyTorch's sources, of which the text of a
+/// dispatch table has the path; of a Python function registered by PyTorch's
+/// torch/library.py it is unknown whose it is.
+bool isPytorchs(const std::string &place) {
+  auto has = [&](const char *part) {
+    return place.find(part) != std::string::npos;
+  };
+  return has("aten/src/ATen/") || has("/torch/csrc/") ||
+         (has("/torch/_") && !has("/torch/_library/"));
+}
+
 void writeSchema(std::ostream &out, const c10::OperatorHandle &op) {
   const c10::FunctionSchema &schema = op.schema();
   const c10::OperatorName &name = op.operator_name();
@@ -356,12 +367,34 @@ void writeSchema(std::ostream &out, const c10::OperatorHandle &op) {
   flag("has_meta_kernel", hasKernel(op, c10::DispatchKey::Meta));
   flag("is_composite_implicit",
        op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd));
+  if (isForeign(op))
+    flag("foreign", true);
   out << '}';
 }
 
 thread_local std::string text;
 
 } // namespace
+
+bool shim::isForeign(const c10::OperatorHandle &op) {
+  const std::string &name = op.operator_name().name;
+  // PyTorch makes most of its primitives as it makes anybody's operators.
+  if (name.rfind("prims::", 0) == 0)
+    return !isPytorchs(op.debug()) &&
+           op.debug().find("/torch/_library/") == std::string::npos;
+  if (name.rfind("aten::", 0) != 0)
+    return false;
+  if (!isPytorchs(op.debug()))
+    return true;
+  std::istringstream table(op.dumpState());
+  for (std::string line; std::getline(table, line);)
+    for (const char *key : {"CPU: ", "CUDA: ", "Composite"})
+      if (line.rfind(key, 0) == 0 &&
+          line.find(": registered at ") != std::string::npos &&
+          line.find(" (inactive)") == std::string::npos && !isPytorchs(line))
+        return true;
+  return false;
+}
 
 c10::OperatorName shim::splitName(const std::string &name) {
   size_t colons = name.find("::");

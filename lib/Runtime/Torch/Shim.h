@@ -99,6 +99,9 @@ int itemOf(TensorImpl *tensor, Value *out);
 // Schemas.cpp
 const char *operatorSchema(const char *name);
 const char *operatorOverloads(const char *qualifiedName);
+/// Whether an operator of PyTorch's namespace, or a kernel of it that computes,
+/// is not PyTorch's own.
+bool isForeign(const c10::OperatorHandle &op);
 /// "ns::name.overload" as PyTorch splits it.
 c10::OperatorName splitName(const std::string &name);
 
@@ -106,6 +109,7 @@ c10::OperatorName splitName(const std::string &name);
 int prepareCall(const CallSite *site, PreparedCall **out);
 void destroyCall(PreparedCall *call);
 int runCall(PreparedCall *call, Frame *frame);
+int runFake(PreparedCall *call, Frame *frame);
 
 void fillTensorFunctions(TorchApi &api);
 

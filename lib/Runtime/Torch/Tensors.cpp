@@ -151,21 +151,22 @@ constexpr c10::DispatchKeySet functorchKeys(
     {c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
      c10::DispatchKey::BatchedNestedTensor, c10::DispatchKey::Functionalize});
 
-int dataPointer(TensorImpl **tensor, void **out) {
+int dataPointer(TensorImpl *tensor, void **out, TensorImpl **resolved) {
   *out = nullptr;
-  if (hasLazyBits(unwrap(*tensor))) [[unlikely]] {
-    int status = guarded(ErrorKind::Operator, [&] {
-      at::Tensor lazy = share(*tensor);
-      at::Tensor resolved = makeEmpty(lazy.scalar_type(), lazy.device(),
-                                      lazy.sizes(), lazy.strides());
-      resolved.copy_(lazy);
-      release(std::exchange(*tensor, give(std::move(resolved))));
+  *resolved = nullptr;
+  if (hasLazyBits(unwrap(tensor))) [[unlikely]] {
+    int failed = guarded(ErrorKind::Operator, [&] {
+      at::Tensor lazy = share(tensor);
+      at::Tensor copy = makeEmpty(lazy.scalar_type(), lazy.device(),
+                                  lazy.sizes(), lazy.strides());
+      copy.copy_(lazy);
+      *resolved = tensor = give(std::move(copy));
     });
-    if (status)
-      return status;
+    if (failed)
+      return failed;
   }
-  c10::TensorImpl *impl = unwrap(*tensor);
-  return guarded(ErrorKind::Guard, [&] {
+  c10::TensorImpl *impl = unwrap(tensor);
+  int status = guarded(ErrorKind::Guard, [&] {
     TORCH_CHECK(
         !impl->key_set().has(c10::DispatchKey::Python),
         "a tensor subclass with __torch_dispatch__ has no memory that a "
@@ -180,6 +181,9 @@ int dataPointer(TensorImpl **tensor, void **out) {
     TORCH_CHECK(*out || impl->numel() == 0, "a tensor on device ",
                 impl->device(), " has no memory");
   });
+  if (status && *resolved)
+    release(std::exchange(*resolved, nullptr));
+  return status;
 }
 
 const void *storage(TensorImpl *tensor) {
@@ -196,7 +200,8 @@ int64_t storageUseCount(TensorImpl *tensor) {
 bool isHeldOnce(TensorImpl *tensor, int64_t dim, const int64_t *sizes,
                 const int64_t *strides) {
   c10::TensorImpl *impl = unwrap(tensor);
-  return impl->has_storage() && impl->unsafe_storage().use_count() == 1 &&
+  return impl->has_storage() && !hasLazyBits(impl) &&
+         impl->unsafe_storage().use_count() == 1 &&
          c10::raw::intrusive_ptr::use_count(impl) == 1 &&
          impl->sizes() == c10::IntArrayRef(sizes, size_t(dim)) &&
          impl->strides() == c10::IntArrayRef(strides, size_t(dim));

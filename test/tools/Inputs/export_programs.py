@@ -34,3 +34,14 @@ program = torch.export.export(
     WithBuffer(), example, dynamic_shapes=({0: batch}, {0: batch})
 ).run_decompositions({})
 torch.export.save(program, folder / "model.pt2")
+
+
+class Number(torch.nn.Module):
+    """An operator that returns a number alone: what its fake says stands in the program."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.ops.rt.limit(x.t())
+
+
+program = torch.export.export(Number(), example[:1], dynamic_shapes=({0: batch},))
+torch.export.save(program, folder / "number.pt2")

@@ -27,6 +27,11 @@ static at::Tensor fail(const at::Tensor &x) {
   TORCH_CHECK_VALUE(false, "the kernel refuses ", x.sizes());
 }
 
+/// A fake of `limit` promises 3.
+static int64_t limit(const at::Tensor &x, at::IntArrayRef sizes) {
+  return x.is_meta() ? 3 : 4;
+}
+
 static at::Tensor identity(const at::Tensor &x) { return x; }
 
 static at::Tensor transposed(const at::Tensor &x) {
@@ -111,5 +116,10 @@ TORCH_LIBRARY(rt, m) {
 // For the CPU alone: PyTorch exports it as a call, with a fake from Python.
 TORCH_LIBRARY_FRAGMENT(rt, m) {
   m.def("scaled(Tensor x, float factor) -> Tensor");
+  m.def("limit(Tensor x, int[] sizes=[1, 2]) -> int");
 }
-TORCH_LIBRARY_IMPL(rt, CPU, m) { m.impl("scaled", &scale); }
+TORCH_LIBRARY_IMPL(rt, CPU, m) {
+  m.impl("scaled", &scale);
+  m.impl("limit", &limit);
+}
+TORCH_LIBRARY_IMPL(rt, Meta, m) { m.impl("limit", &limit); }
