@@ -89,6 +89,28 @@ bool readsAcrossLanes(const Observations &seen) {
   });
 }
 
+/// Rows that reach far, and elements between what is read of one and of the
+/// next that may be on another page.
+constexpr int64_t manyRows = 1024, farElements = 256;
+
+/// True if a reduction over many rows reads a piece of each, far apart.
+bool readsFarApart(const Observations &seen) {
+  return llvm::any_of(seen.reductions, [&](const auto &reduction) {
+    SymExpr rows(1);
+    for (const Observations::ReductionLoop &loop : reduction.second)
+      rows = rows * loop.extent;
+    if (rows.asInteger().value_or(manyRows) < manyRows)
+      return false;
+    return llvm::any_of(seen.offsets, [&](const SymExpr &offset) {
+      std::optional<SymExpr> along =
+          strideAlong(offset, reduction.second.back().symbol);
+      std::optional<SymExpr> across = strideAlong(offset, "v");
+      return along && along->asInteger().value_or(farElements) >= farElements &&
+             across && across->isInteger(1);
+    });
+  });
+}
+
 LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp,
                                     bool mayUseColumns) {
   MLIRContext *context = kernelOp.getContext();
@@ -280,6 +302,8 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp,
     decisions.set("flat", builder.getUnitAttr());
   if (columns)
     decisions.set("columns", builder.getUnitAttr());
+  if (columns && !hasFullRoot && !isCarried && lanes > 1 && readsFarApart(seen))
+    decisions.set("tiles", builder.getUnitAttr());
   if (plan.vectorRoots)
     decisions.set("vector_roots", builder.getUnitAttr());
   if (packs)

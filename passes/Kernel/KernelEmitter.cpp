@@ -88,6 +88,7 @@ Schedule Schedule::fromDecisions(graph::KernelOp kernel) {
   schedule.rowLoops = integer("row_loops");
   schedule.flat = decisions.contains("flat");
   schedule.columns = decisions.contains("columns");
+  schedule.tiles = decisions.contains("tiles");
   schedule.vectorRoots = decisions.contains("vector_roots");
   if (auto rows = decisions.getAs<graph::ExprAttr>("packs"))
     schedule.packs = rows.getExpr();
@@ -1771,14 +1772,26 @@ void KernelEmitter::emitRunning(const SymExpr &along, const SymExpr &extent,
 
 Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
                                    const Index &index) {
+  SmallVector<Value> results = reduce(op, index);
+  // All results of the reduction are known at this position now.
+  for (auto [number, value] : llvm::enumerate(results)) {
+    std::string id = key(op.getResult(number), index);
+    scopes.back().values[width ? id : id + "|scalar"] = value;
+  }
+  return results[resultNumber];
+}
+
+/// Of a part: nothing; its accumulators are stored.
+SmallVector<Value> KernelEmitter::reduce(linalg::GenericOp op,
+                                         const Index &index,
+                                         const TilePart *part) {
   unsigned loops = op.getNumLoops();
   unsigned count = op.getNumDpsInits();
   SmallVector<OpOperand *> inputs = op.getDpsInputOperands();
 
   // The loop position: given for parallel loops, a loop variable for others.
   Index position(loops);
-  AffineMap outMap =
-      op.getMatchingIndexingMap(op.getDpsInitOperand(resultNumber));
+  AffineMap outMap = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
   for (auto [expr, at] : llvm::zip_equal(outMap.getResults(), index))
     position[cast<AffineDimExpr>(expr).getPosition()] = at;
   SmallVector<Observations::ReductionLoop> reduction;
@@ -1819,6 +1832,10 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
     observed.reductions.emplace_back(op, reduction);
   // One position for all results: their output maps are the same.
   bool alongLanes = variesAlongLanes(index);
+  if (tile && !part && reduction.size() == 1)
+    if (std::optional<size_t> number =
+            tiledReduction(op, index, reduction[0].extent))
+      return accumulators(tile->reductions[*number]);
   Block *combiner = op.getBody();
 
   SmallVector<Value> neutral = startsOf(op);
@@ -1893,7 +1910,8 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
       return cascade;
     cascade.zeros.assign(zeros.begin(), zeros.end());
     cascade.add = add;
-    std::optional<int64_t> extent = reduction[level].extent.asInteger();
+    std::optional<int64_t> extent =
+        part ? part->rows : reduction[level].extent.asInteger();
     if (!extent) {
       cascade.mayBeShort =
           level == scalarLoops && !schedule.threads && !schedule.trial;
@@ -1921,18 +1939,19 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
       bool isLong = isSum && (!all || *all > cascadeBlock);
       bool restarts =
           isLong && level + 1 < reduction.size() && (!inside || *inside >= 8);
-      return cascadeLoop(constant(0), scalarOf(loop.extent), 1, carried,
-                         isLong ? cascadeOf(level, zeros) : Cascade(),
-                         [&](Value variable, ValueRange values) {
-                           ScopeGuard scope(*this);
-                           symbolValues[loop.symbol] = variable;
-                           SmallVector<Value> results =
-                               restarts ? add(nest(level + 1, zeros), values)
-                                        : nest(level + 1,
-                                               SmallVector<Value>(values));
-                           symbolValues.erase(loop.symbol);
-                           return results;
-                         });
+      Value begin = part ? part->begin : constant(0);
+      Value end = part ? part->end : scalarOf(loop.extent);
+      return cascadeLoop(
+          begin, end, 1, carried, isLong ? cascadeOf(level, zeros) : Cascade(),
+          [&](Value variable, ValueRange values) {
+            ScopeGuard scope(*this);
+            symbolValues[loop.symbol] = variable;
+            SmallVector<Value> results =
+                restarts ? add(nest(level + 1, zeros), values)
+                         : nest(level + 1, SmallVector<Value>(values));
+            symbolValues.erase(loop.symbol);
+            return results;
+          });
     }
     if (serial)
       return step(carried);
@@ -1969,7 +1988,16 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
   if (serial || shared) {
     for (Value value : neutral)
       zeros.push_back(width ? broadcast(value) : value);
+    if (part && !isSum) {
+      setAccumulators(part->reduction, nest(0, accumulators(part->reduction)));
+      return {};
+    }
     results = nest(0, zeros);
+    if (part) {
+      setAccumulators(part->reduction,
+                      add(results, accumulators(part->reduction)));
+      return {};
+    }
     if (shared)
       results = shell->reduceTeam(*b, loc, entry, results, combine);
   } else {
@@ -2002,13 +2030,152 @@ Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
     for (Value &result : results)
       result = vector::ExtractOp::create(*b, loc, result, int64_t(0));
   }
+  return results;
+}
 
-  // All results of the reduction are known at this position now.
-  for (unsigned number = 0; number < count; ++number) {
-    std::string id = key(op.getResult(number), index);
-    scopes.back().values[width ? id : id + "|scalar"] = results[number];
+//===----------------------------------------------------------------------===//
+// Tiles of columns
+//===----------------------------------------------------------------------===//
+//
+// A reduction whose lanes run across it reads a few lines of each row. Where
+// these are pages apart, each column of lanes would walk through the page
+// tables of the whole tensor. So columns come in tiles and rows in blocks,
+// whose pages are known from one column of the tile to the next; the
+// accumulators are in scratch memory between blocks.
+
+/// Columns of a tile; the fewest rows of a block. A block's pages, of a few
+/// tensors, are in the processor's second table.
+static constexpr int64_t tileColumns = 1024, tileRows = 512;
+
+/// Whether a reduction is needed for the value.
+static bool needsReduction(Value value,
+                           llvm::SmallPtrSetImpl<Operation *> &seen) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !seen.insert(op).second)
+    return false;
+  if (auto generic = dyn_cast<linalg::GenericOp>(op))
+    if (generic.getNumReductionLoops() > 0)
+      return true;
+  return llvm::any_of(op->getOperands(), [&](Value operand) {
+    return needsReduction(operand, seen);
+  });
+}
+
+/// The number of the reduction in the tile; nothing: it is no such one.
+std::optional<size_t> KernelEmitter::tiledReduction(linalg::GenericOp op,
+                                                    const Index &index,
+                                                    const SymExpr &rows) {
+  if (laneSymbol != "v" || !width || guarded || branchDepth > 0 ||
+      !variesAlongLanes(index) ||
+      rows.asInteger().value_or(2 * tileRows) < 2 * tileRows)
+    return std::nullopt;
+  std::string id = key(op.getResult(0), index);
+  if (auto found = tile->numbers.find(id); found != tile->numbers.end())
+    return found->second;
+  std::set<std::string> names;
+  for (const SymExpr &position : index)
+    position.collectSymbols(names);
+  bool isKnown = llvm::all_of(names, [&](const std::string &name) {
+    return name == "v" || tile->symbols.contains(name);
+  });
+  // Booleans have no form in memory here.
+  bool isStored = llvm::all_of(op.getResultTypes(), [](Type type) {
+    Type element = getElementTypeOrSelf(type);
+    return element.isIntOrFloat() && element.getIntOrFloatBitWidth() >= 8;
+  });
+  llvm::SmallPtrSet<Operation *, 8> seen;
+  if (!isKnown || !isStored ||
+      llvm::any_of(op.getDpsInputs(),
+                   [&](Value input) { return needsReduction(input, seen); }))
+    return std::nullopt;
+  TiledReduction reduction{op, index, rows, {}, {}};
+  for (Type type : op.getResultTypes()) {
+    Type element = getElementTypeOrSelf(type);
+    reduction.elements.push_back(element);
+    reduction.places.push_back(scratchSize);
+    scratchSize = scratchSize + SymExpr(tileColumns * bytesOf(element));
   }
-  return results[resultNumber];
+  tile->reductions.push_back(std::move(reduction));
+  return tile->numbers[id] = tile->reductions.size() - 1;
+}
+
+SmallVector<Value>
+KernelEmitter::accumulators(const TiledReduction &reduction) {
+  SmallVector<Value> values;
+  for (auto [element, place] :
+       llvm::zip_equal(reduction.elements, reduction.places))
+    values.push_back(loadAt(
+        elementPointer(*b, loc, scratch, b->getI8Type(), scalarOf(place)),
+        element, SymExpr::symbol("v") - SymExpr::symbol("tile")));
+  return values;
+}
+
+void KernelEmitter::setAccumulators(const TiledReduction &reduction,
+                                    ArrayRef<Value> values) {
+  for (auto [place, value] : llvm::zip_equal(reduction.places, values))
+    storeAt(elementPointer(*b, loc, scratch, b->getI8Type(), scalarOf(place)),
+            broadcast(value), SymExpr::symbol("v") - SymExpr::symbol("tile"));
+}
+
+/// Fills the accumulators of the tile's reductions.
+void KernelEmitter::reduceTile(Value begin, Value end) {
+  auto alongLanes = [&](llvm::function_ref<void()> body) {
+    laneLoop(
+        "v", begin, end, std::nullopt, {},
+        [&](ValueRange) {
+          body();
+          return SmallVector<Value>();
+        },
+        nullptr);
+  };
+  for (const TiledReduction &reduction : tile->reductions) {
+    SmallVector<Value> neutral = startsOf(reduction.op);
+    alongLanes([&] { setAccumulators(reduction, neutral); });
+    // At most 64 blocks: their sum is as exact as that of a block.
+    SymExpr blockRows = SymExpr::make(
+        Kind::Max, {SymExpr(tileRows),
+                    SymExpr::make(Kind::FloorDiv,
+                                  {reduction.rows + SymExpr(cascadeBlock - 1),
+                                   SymExpr(cascadeBlock)})});
+    Value rows = scalarOf(reduction.rows), step = scalarOf(blockRows);
+    emitLoop(*b, loc, constant(0), rows, step, {}, [&](Value at, ValueRange) {
+      ScopeGuard scope(*this);
+      Value stop = arith::AddIOp::create(*b, loc, at, step);
+      stop = arith::MinSIOp::create(*b, loc, stop, rows);
+      TilePart part{reduction, at, stop, blockRows.asInteger()};
+      alongLanes([&] { reduce(reduction.op, reduction.index, &part); });
+      return SmallVector<Value>();
+    });
+  }
+}
+
+/// Emits lanes from begin to end in tiles, before each of which what it needs
+/// of reductions is computed.
+void KernelEmitter::emitTiles(
+    Value begin, Value end, llvm::function_ref<void(Value, Value)> emitLanes) {
+  ranges["tile"] = ranges.at("v");
+  emitLoop(*b, loc, begin, end, constant(tileColumns), {},
+           [&](Value start, ValueRange) {
+             ScopeGuard scope(*this);
+             Value stop =
+                 arith::AddIOp::create(*b, loc, start, constant(tileColumns));
+             stop = arith::MinSIOp::create(*b, loc, stop, end);
+             tile.emplace();
+             for (const auto &known : symbolValues)
+               tile->symbols.insert(known.getKey());
+             symbolValues["tile"] = start;
+             {
+               ScopeGuard rest(*this);
+               emitLanes(start, stop);
+             }
+             OpBuilder::InsertionGuard guard(*b);
+             b->setInsertionPointAfter(stop.getDefiningOp());
+             ScopeGuard before(*this);
+             reduceTile(start, stop);
+             symbolValues.erase("tile");
+             tile.reset();
+             return SmallVector<Value>();
+           });
 }
 
 //===----------------------------------------------------------------------===//
@@ -2171,17 +2338,25 @@ void KernelEmitter::emitColumns(ArrayRef<SymExpr> rowIndex, Value begin,
   std::optional<int64_t> extent;
   if (!schedule.flat)
     extent = schedule.loops[lanes].asInteger();
-  laneLoop(
-      "v", begin, end, extent, {},
-      [&](ValueRange) {
-        storeRoots(rowRoots);
-        if (!running.empty())
-          emitRunning(loopIndex.back(), schedule.loops.back(), full, fullRoots);
-        else if (!fullRoots.empty())
-          nest(lanes + 1);
-        return SmallVector<Value>();
-      },
-      nullptr);
+  auto emitLanes = [&](Value begin, Value end, std::optional<int64_t> extent) {
+    laneLoop(
+        "v", begin, end, extent, {},
+        [&](ValueRange) {
+          storeRoots(rowRoots);
+          if (!running.empty())
+            emitRunning(loopIndex.back(), schedule.loops.back(), full,
+                        fullRoots);
+          else if (!fullRoots.empty())
+            nest(lanes + 1);
+          return SmallVector<Value>();
+        },
+        nullptr);
+  };
+  if (schedule.tiles)
+    return emitTiles(begin, end, [&](Value begin, Value end) {
+      emitLanes(begin, end, std::nullopt);
+    });
+  emitLanes(begin, end, extent);
 }
 
 /// Elements by a vector for each thread and turn, if what is read and written

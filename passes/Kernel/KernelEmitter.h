@@ -44,6 +44,9 @@ struct Schedule {
   /// Lanes run along the last loop over rows (`flat`: the first loop), and the
   /// loops inside a row are inside that: for rows that lie side by side.
   bool columns = false;
+  /// Lanes of columns come in tiles, and the rows of their reductions in
+  /// blocks.
+  bool tiles = false;
   /// Results of the whole space are stored along lanes of the last loop.
   bool vectorRoots = true;
   /// Elements a vector iteration handles, and those of the remainder loop. With
@@ -194,6 +197,34 @@ private:
   mlir::Value evalReduction(mlir::linalg::GenericOp op, unsigned result,
                             const Index &index);
   llvm::SmallVector<mlir::Value> startsOf(mlir::linalg::GenericOp op);
+
+  /// A reduction of columns that is computed before the rest of its tile.
+  struct TiledReduction {
+    mlir::linalg::GenericOp op;
+    Index index;
+    SymExpr rows;
+    /// Of its accumulators, and where they are in scratch memory, in bytes.
+    llvm::SmallVector<mlir::Type> elements;
+    llvm::SmallVector<SymExpr> places;
+  };
+  /// Rows of one, which are being added to the accumulators.
+  struct TilePart {
+    const TiledReduction &reduction;
+    mlir::Value begin, end;
+    /// At most so many rows; nothing: not known.
+    std::optional<int64_t> rows;
+  };
+  llvm::SmallVector<mlir::Value> reduce(mlir::linalg::GenericOp op,
+                                        const Index &index,
+                                        const TilePart *part = nullptr);
+  void emitTiles(mlir::Value begin, mlir::Value end,
+                 llvm::function_ref<void(mlir::Value, mlir::Value)> emitLanes);
+  void reduceTile(mlir::Value begin, mlir::Value end);
+  std::optional<size_t> tiledReduction(mlir::linalg::GenericOp op,
+                                       const Index &index, const SymExpr &rows);
+  llvm::SmallVector<mlir::Value> accumulators(const TiledReduction &reduction);
+  void setAccumulators(const TiledReduction &reduction,
+                       llvm::ArrayRef<mlir::Value> values);
   mlir::Value evalRunning(mlir::linalg::GenericOp op, unsigned result,
                           const Index &index);
   mlir::Value evalGuarded(llvm::ArrayRef<std::pair<SymExpr, SymExpr>> inRange,
@@ -358,6 +389,13 @@ private:
     llvm::StringMap<SymExpr> packs; // in scratch memory, in bytes
   };
   std::optional<RowBlock> block;
+  /// The tile of columns that is being emitted.
+  struct Tile {
+    llvm::StringSet<> symbols; // that are known there
+    llvm::SmallVector<TiledReduction> reductions;
+    llvm::StringMap<size_t> numbers; // of them, by operation and position
+  };
+  std::optional<Tile> tile;
   mlir::Value scratch, status;
   int64_t nextSymbol = 0;
 

@@ -41,6 +41,19 @@ M = "values((7, 5), 'float32', 1)"
 V = "values((5,), 'float32', 2)"
 
 PINNED = {
+    # Columns in tiles of 1024, whole and not, their rows in blocks of 512, whole and not.
+    "columns_in_tiles": (
+        ["values((1100, 1060), 'float32', 1)", "values((1100, 1060), 'int32', 2)"],
+        [
+            "y = (x0 * 2).sum(0)",
+            "z = x1.sum(0) + 1",
+            "w = x0[:, 3:].amax(0)",
+            "v = (x0 - x0.mean(0)).abs().sum(0)",
+            "u = x1[:, :70].argmax(0)",
+            "t = (x0 > 1.5).any(0)",
+        ],
+        ["y", "z", "w", "v", "u", "t"],
+    ),
     # Where the input begins in its storage is a symbol that no size has.
     "write_of_an_input_with_an_offset": (
         ["lay_out(values((1, 33), 'float32', 731), 'offset')", "values((33,), 'float32', 67)"],
