@@ -25,6 +25,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 #include <numeric>
 
 using namespace mlir;
@@ -439,6 +440,21 @@ Value KernelEmitter::loadAt(Value base, Type element, const SymExpr &offset,
     return LLVM::MaskedLoadOp::create(*b, loc, type, pointer, mask, zero,
                                       b->getI32IntegerAttr(alignment),
                                       UnitAttr());
+  }
+  // A gather would go to each element alone.
+  if (stride && stride->isInteger(-1)) {
+    SmallVector<int64_t> backwards(width);
+    std::iota(backwards.rbegin(), backwards.rend(), 0);
+    auto reversed = [&](Value lanes) -> Value {
+      return vector::ShuffleOp::create(*b, loc, lanes, lanes, backwards);
+    };
+    Value pointer = elementPointer(*b, loc, base, element,
+                                   scalarOf(offset - SymExpr(width - 1)));
+    if (!mask)
+      return reversed(LLVM::LoadOp::create(*b, loc, type, pointer, alignment));
+    return reversed(LLVM::MaskedLoadOp::create(
+        *b, loc, type, pointer, reversed(mask), zero,
+        b->getI32IntegerAttr(alignment), UnitAttr()));
   }
   Value pointers = elementPointer(*b, loc, base, element, vectorOf(offset));
   Value lanes = mask;
@@ -1249,6 +1265,17 @@ SmallVector<Value> KernelEmitter::emitScalars(Block &scalarBody,
     }
     return outerScalar(value);
   };
+  auto is64Bits = [](Type type) {
+    return isa<IndexType>(type) || type.isInteger(64);
+  };
+  auto knownPosition = [&](Value value) -> std::optional<SymExpr> {
+    if (auto found = positions.find(value); found != positions.end())
+      return found->second;
+    APInt number;
+    if (matchPattern(value, m_ConstantInt(&number)))
+      return SymExpr(number.getSExtValue());
+    return std::nullopt;
+  };
   auto positionOf = [&](Value value) -> SymExpr {
     if (auto found = positions.find(value); found != positions.end())
       return found->second;
@@ -1311,6 +1338,22 @@ SmallVector<Value> KernelEmitter::emitScalars(Block &scalarBody,
         positions[result] = isa<arith::AddIOp>(op)   ? x + y
                             : isa<arith::MulIOp>(op) ? x * y
                                                      : x - y;
+        continue;
+      }
+    }
+    // The user's integers, too, are positions while that says where they lead.
+    if (isa<arith::IndexCastOp>(op) && is64Bits(result.getType()) &&
+        is64Bits(op.getOperand(0).getType()))
+      if (std::optional<SymExpr> expr = knownPosition(op.getOperand(0))) {
+        positions[result] = *expr;
+        continue;
+      }
+    if (isa<arith::AddIOp, arith::SubIOp>(op) &&
+        result.getType().isInteger(64)) {
+      std::optional<SymExpr> x = knownPosition(op.getOperand(0));
+      std::optional<SymExpr> y = knownPosition(op.getOperand(1));
+      if (x && y) {
+        positions[result] = isa<arith::AddIOp>(op) ? *x + *y : *x - *y;
         continue;
       }
     }

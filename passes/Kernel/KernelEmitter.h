@@ -329,7 +329,6 @@ private:
   bool isAvailable(const SymExpr &expr) const;
   SymExpr opaque(mlir::Value value);
   std::string key(mlir::Value tensor, const Index &index) const;
-  mlir::FailureOr<SymExpr> indexExpr(mlir::Value index) const;
   mlir::Type laned(mlir::Type scalar) const;
   mlir::Value stepVector();
   /// The step of an expression from lane to lane; nullopt where it differs.

@@ -247,3 +247,15 @@ func.func @tiles(%x: !intarsia.tensor<[4096, 2048]xf32>) -> !intarsia.tensor<[20
   %1 = intarsia.call "aten::neg"(self = %0) : (!intarsia.tensor<[2048]xf32>) -> !intarsia.tensor<[2048]xf32>
   return %1 : !intarsia.tensor<[2048]xf32>
 }
+
+// What is read backwards is read forwards and turned round.
+// CHECK-LABEL: func.func @{{k[0-9]+}}_flip
+// CHECK-NOT: gather
+// CHECK: %[[READ:.+]] = llvm.load {{.*}} -> vector<64xf32>
+// CHECK: vector.shuffle %[[READ]], %[[READ]] [63, 62
+// CHECK-NOT: gather
+// CHECK: return
+func.func @flip(%x: !intarsia.tensor<[16, 1024]xf32>) -> !intarsia.tensor<[16, 1024]xf32> {
+  %0 = intarsia.call "aten::flip"(self = %x, dims = [1]) : (!intarsia.tensor<[16, 1024]xf32>) -> !intarsia.tensor<[16, 1024]xf32>
+  return %0 : !intarsia.tensor<[16, 1024]xf32>
+}

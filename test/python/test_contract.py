@@ -20,6 +20,7 @@ import pytest
 import torch
 from conftest import assert_same
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import intarsia
@@ -657,6 +658,31 @@ def test_artifact_under_autocast(tmp_path):
 
 
 # --- Who watches ---------------------------------------------------------------------
+
+
+class _Doubled(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        return result * 2 if function is torch.sin else result
+
+
+@pytest.mark.parametrize("mode", [_Doubled(), torch.device("meta")], ids=["user", "device"])
+def test_kernels_see_no_function_mode(mode) -> None:
+    """Eager's call of the operator goes to the mode, which is off meanwhile."""
+
+    @torch.library.custom_op("contract::seen_modes", mutates_args=())
+    def seen_modes(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x) + torch.arange(3)
+
+    seen_modes.register_fake(torch.empty_like)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return seen_modes(x) * 1
+
+    x = torch.ones(3)
+    with mode:
+        want = function(x)
+        assert_same(torch.compile(function, backend="intarsia")(x), want)
 
 
 class Watch(TorchDispatchMode):

@@ -20,6 +20,7 @@
 #include "Shim.h"
 #include "lib/Runtime/ExprTable.h"
 
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -1374,8 +1375,36 @@ void PreparedCall::checkAliases(const Frame &frame) const {
 // The call
 //===----------------------------------------------------------------------===//
 
+namespace {
+/// Eager's call of an operator under a TorchFunctionMode,
+/// `torch.device("meta")` among them, goes to the mode, which is off while it
+/// calls on: no kernel sees one.
+class WithoutFunctionModes {
+public:
+  WithoutFunctionModes() {
+    if (TLS::stack_len() == 0) [[likely]]
+      return;
+    before = TLS::get_state();
+    auto disabled = TLS::get_disabled_state();
+    TLS::set_state(TLS());
+    TLS::set_disabled_state(disabled);
+  }
+  ~WithoutFunctionModes() {
+    if (before)
+      TLS::set_state(*before);
+  }
+  WithoutFunctionModes(const WithoutFunctionModes &) = delete;
+  WithoutFunctionModes &operator=(const WithoutFunctionModes &) = delete;
+
+private:
+  using TLS = at::impl::PythonTorchFunctionTLS;
+  std::optional<TLS> before;
+};
+} // namespace
+
 void PreparedCall::dispatch(c10::DispatchKeySet keys,
                             torch::jit::Stack &stack) {
+  WithoutFunctionModes withoutModes;
   std::optional<at::AutoDispatchBelowAutograd> guard;
   if (belowAutograd)
     guard.emplace();
