@@ -218,6 +218,11 @@ static std::unique_ptr<Archive> openProgram(const std::string &path,
                                      "', which is no file name");
   std::string program =
       (std::filesystem::path(path).parent_path() / name).string();
+  if (!std::filesystem::exists(program))
+    throw Error(ErrorKind::Load,
+                "'" + path + "' is code alone: its weights are in '" + program +
+                    "', which must lie beside it, and is not "
+                    "there");
   auto archive = std::make_unique<Archive>(program);
   if (archive->digest(plan::isProgramRecord) != metadata.programDigest)
     throw Error(ErrorKind::Load,

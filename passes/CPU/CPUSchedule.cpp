@@ -47,6 +47,13 @@ class CPUSchedule final
 public:
   using CPUScheduleBase::CPUScheduleBase;
   void runOnOperation() override {
+    if (vectorBits < 32 || vectorBits > 2048 ||
+        !llvm::isPowerOf2_64(vectorBits)) {
+      getOperation().emitError("cpu-schedule: the option vector-bits is ")
+          << int64_t(vectorBits)
+          << "; a power of two from 32 to 2048 is a vector";
+      return signalPassFailure();
+    }
     WalkResult result = getOperation().walk([&](graph::KernelOp kernelOp) {
       if (kernel::deviceOf(kernelOp) != "cpu")
         return WalkResult::advance();

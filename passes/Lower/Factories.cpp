@@ -89,7 +89,7 @@ Lowered lowerRange(graph::CallOp call, KernelBuilder &kernel) {
 }
 
 Lowered lowerEye(graph::CallOp call, KernelBuilder &kernel) {
-  if (!isPlainMemory(call))
+  if (!isPlainMemory(call) || resultSizes(call).size() != 2)
     return failure();
   return SmallVector<Tensor>{
       computeAt(kernel, {}, resultSizes(call), resultDType(call),

@@ -159,6 +159,12 @@ public:
       targets = {"cpu"};
     else
       targets.assign(devices.begin(), devices.end());
+    for (const std::string &target : targets)
+      if (target != "cpu" && target != "cuda") {
+        getOperation().emitError("lower-calls: the option devices has '")
+            << target << "'; kernels are made for cpu and cuda";
+        return signalPassFailure();
+      }
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       // Autocast acts on the operators, not on what kernels do instead.
       if (function->hasAttr(autocastAttrName))

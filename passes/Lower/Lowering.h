@@ -40,6 +40,8 @@
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/ErrorHandling.h"
 
 #include <optional>
 
@@ -193,13 +195,11 @@ using Lowering = mlir::FailureOr<llvm::SmallVector<Tensor>> (*)(
 class LoweringTable {
 public:
   void add(llvm::StringRef name, Lowering lowering) {
-    [[maybe_unused]] bool isNew = table.try_emplace(name, lowering).second;
-    assert(isNew && "an operator has two lowerings");
+    addTo(table, name, lowering);
   }
   /// The lowering of calls with complex tensors, which others don't get.
   void addComplex(llvm::StringRef name, Lowering lowering) {
-    [[maybe_unused]] bool isNew = complex.try_emplace(name, lowering).second;
-    assert(isNew && "an operator has two lowerings");
+    addTo(complex, name, lowering);
   }
   Lowering lookup(llvm::StringRef name) const { return table.lookup(name); }
   Lowering lookupComplex(llvm::StringRef name) const {
@@ -212,6 +212,13 @@ public:
   static const LoweringTable &get();
 
 private:
+  /// One of two would never be called: nobody may overlook that.
+  static void addTo(llvm::StringMap<Lowering> &entries, llvm::StringRef name,
+                    Lowering lowering) {
+    if (!entries.try_emplace(name, lowering).second)
+      llvm::report_fatal_error(name + " has two lowerings");
+  }
+
   llvm::StringMap<Lowering> table, complex;
 };
 

@@ -153,7 +153,10 @@ def aot_compile(
             with _hooks.advised():
                 torch.export.save(program, source)
         for library in libraries:
-            torch.ops.load_library(library)
+            try:
+                torch.ops.load_library(library)
+            except OSError as error:
+                raise LoadError(f"the operator library '{library}': {error}") from error
         numbers = ""
         if is_path and os.path.isfile(source):  # a FIFO would wait
             if code_only:

@@ -94,3 +94,11 @@ func.func @view(%x: !intarsia.tensor<[4, 3]xf32>) -> !intarsia.tensor<[3, 4]xf32
   %0 = intarsia.call "aten::t"(self = %x) {views = array<i64: 0>} : (!intarsia.tensor<[4, 3]xf32>) -> !intarsia.tensor<[3, 4]xf32, strides = [1, 3]>
   return %0 : !intarsia.tensor<[3, 4]xf32, strides = [1, 3]>
 }
+
+// A result of another rank than the operator's has no lowering.
+// CHECK-LABEL: func.func @vector_of_an_identity
+// CHECK: intarsia.call "aten::eye.m"
+func.func @vector_of_an_identity(%x: !intarsia.tensor<[4, 4]xf32>) -> !intarsia.tensor<[4]xf32> {
+  %0 = intarsia.call "aten::eye.m"(self = %x) : (!intarsia.tensor<[4, 4]xf32>) -> !intarsia.tensor<[4]xf32>
+  return %0 : !intarsia.tensor<[4]xf32>
+}
