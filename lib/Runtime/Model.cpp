@@ -265,6 +265,12 @@ std::unique_ptr<Model> Model::load(const std::string &path,
     checkTorch(metadata, path);
     if (!metadata.program.empty())
       shared->weightArchive = openProgram(path, metadata);
+    if (options.verify)
+      for (const Archive *part : {&archive, static_cast<const Archive *>(
+                                                shared->weightArchive.get())})
+        if (part)
+          for (const artifact::Record &record : part->records())
+            part->verify(record);
 
     for (const std::string &library : options.operatorLibraries)
       loadOperatorLibrary(library);

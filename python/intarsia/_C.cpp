@@ -559,9 +559,11 @@ std::unique_ptr<PyProgram> restoreProgram(const std::string &planJson,
 
 std::unique_ptr<PyProgram> loadArtifact(const std::string &path,
                                         std::vector<std::string> libraries,
-                                        const std::string &target) {
+                                        const std::string &target,
+                                        bool verify) {
   return withoutGil([&] {
     runtime::Model::Options options;
+    options.verify = verify;
     options.operatorLibraries = std::move(libraries);
     options.target = target;
     auto result = std::make_unique<PyProgram>();
@@ -783,7 +785,8 @@ NB_MODULE(_C, m) {
         "Compiles an exported program's file to an artifact.");
   m.def("load", &loadArtifact, nb::arg("path"),
         nb::arg("operator_libraries") = std::vector<std::string>(),
-        nb::arg("target") = "", "Loads an artifact.");
+        nb::arg("target") = "", nb::arg("verify") = false,
+        "Loads an artifact.");
   m.def("load_operator_library", &runtime::loadOperatorLibrary,
         nb::arg("path"));
   m.def("operator_schema", &operatorSchema, nb::arg("name"),

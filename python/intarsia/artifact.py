@@ -171,7 +171,7 @@ def aot_compile(
     return os.fspath(output)
 
 
-def load(path: _Path, *, op_libraries: Sequence[_Path] = ()) -> LoadedProgram:
+def load(path: _Path, *, op_libraries: Sequence[_Path] = (), verify: bool = False) -> LoadedProgram:
     """Loads a file that `aot_compile` or ``intarsia-compile`` wrote.
 
     Parameters
@@ -181,6 +181,8 @@ def load(path: _Path, *, op_libraries: Sequence[_Path] = ()) -> LoadedProgram:
     op_libraries
         Shared libraries that register operators, loaded first. Operators that are
         registered from Python need their module to be imported instead.
+    verify
+        Compare the checksums of the weights, too, which reads the whole file.
 
     Raises
     ------
@@ -191,7 +193,7 @@ def load(path: _Path, *, op_libraries: Sequence[_Path] = ()) -> LoadedProgram:
     """
     if isinstance(op_libraries, str):
         raise OptionError(f"op_libraries must be a list of paths, not {op_libraries!r}")
-    program = extension().load(os.fspath(path), [os.fspath(x) for x in op_libraries])
+    program = extension().load(os.fspath(path), [os.fspath(x) for x in op_libraries], verify=verify)
     try:
         return LoadedProgram(program)
     except NotImplementedError as error:  # a structure that nobody has registered here

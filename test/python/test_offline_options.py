@@ -444,3 +444,16 @@ def test_names_that_are_not_utf8(linear, tmp_path):
     with pytest.raises(LoadError, match=r"names\.pt2"):
         intarsia.aot_compile(damaged, tmp_path / "out.pt2")
     assert not (tmp_path / "out.pt2").exists()
+
+
+def test_damaged_weights_are_found_when_that_is_asked_for(tmp_path):
+    path = tmp_path / "damaged.pt2"
+    module = nn.Linear(64, 64)
+    compile_to(path, module, (torch.randn(2, 64),))
+    content = bytearray(path.read_bytes())
+    weight = module.weight.detach().numpy().tobytes()
+    content[content.index(weight) + 7] ^= 1
+    path.write_bytes(content)
+    intarsia.load(path)
+    with pytest.raises(LoadError, match=r"damaged\.pt2.*data/weights"):
+        intarsia.load(path, verify=True)

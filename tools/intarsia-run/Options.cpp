@@ -36,6 +36,8 @@ Runs a model that intarsia-compile wrote, in a process without Python.
   --output FILE          write all outputs into one .safetensors file (with the
                          names output_0, ...) or .pt file (a tuple)
   --op-library LIB.so    load a library that registers operators (repeatable)
+  --verify               compare the checksums of the weights, too, which reads
+                         the whole file
   --target NAME          which of the model's targets to run: cpu or cuda
   --threads N            threads that operators and kernels may use
   --benchmark N          run N more times and print the time of a run
@@ -110,6 +112,8 @@ Options intarsia::tool::parseOptions(int argc, char **argv) {
           extension != ".pth")
         throw UsageError("--output takes a .safetensors or .pt file, not '" +
                          options.outputFile + "'");
+    } else if (word == "--verify") {
+      options.verify = isFlag = true;
     } else if (word == "--random") {
       options.random = isFlag = true;
     } else if (word == "--check-against") {

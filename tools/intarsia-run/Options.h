@@ -40,7 +40,7 @@ struct Options {
   std::vector<std::string> inputs;
   std::string outputDirectory; // "": outputs are not written
   std::string outputFile;      // a .safetensors file; "": none
-  bool random = false;
+  bool random = false, verify = false;
   bool checkAgainstEager = false;
   std::string target;
   int benchmark = 0;

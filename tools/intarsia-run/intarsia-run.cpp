@@ -29,6 +29,7 @@ using namespace intarsia::tool;
 static int run(const Options &options) {
   Model::Options modelOptions;
   modelOptions.operatorLibraries = options.operatorLibraries;
+  modelOptions.verify = options.verify;
   modelOptions.target = options.target;
   std::unique_ptr<Model> model = Model::load(options.model, modelOptions);
   const Program &program = model->program();

@@ -89,6 +89,8 @@ public:
     /// $XDG_CACHE_HOME/intarsia, else ~/.cache/intarsia. When it cannot be
     /// written, a private temporary file.
     std::string cacheDirectory;
+    /// Compares the checksums of weights, too, which reads the whole file.
+    bool verify = false;
     /// Object weights and Python steps, for the Python door.
     Program::Options program;
   };
