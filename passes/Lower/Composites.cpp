@@ -39,7 +39,8 @@ graph::TensorType withSizes(graph::TensorType like, ArrayRef<SymExpr> sizes) {
                                 like.getDevice());
 }
 
-Lowered lowerLayerNorm(graph::CallOp call, KernelBuilder &kernel) {
+/// The type of what is one number for all of `normalized_shape`.
+FailureOr<graph::TensorType> statisticType(graph::CallOp call) {
   auto type = resultType(call);
   std::optional<SmallVector<SymExpr>> shape = call.sizesArg("normalized_shape");
   if (!shape || static_cast<int64_t>(shape->size()) > type.getRank())
@@ -47,7 +48,14 @@ Lowered lowerLayerNorm(graph::CallOp call, KernelBuilder &kernel) {
   SmallVector<SymExpr> sizes = type.getSizeExprs();
   for (SymExpr &size : MutableArrayRef(sizes).take_back(shape->size()))
     size = SymExpr(1);
-  Type statistic = withSizes(type, sizes);
+  return withSizes(type, sizes);
+}
+
+Lowered lowerLayerNorm(graph::CallOp call, KernelBuilder &kernel) {
+  auto type = resultType(call);
+  FailureOr<graph::TensorType> statistic = statisticType(call);
+  if (failed(statistic))
+    return failure();
   OpBuilder builder(call);
   return lowerFirst(NewCall(builder, call.getLoc(), "aten::native_layer_norm")
                         .from(call, "input")
@@ -55,25 +63,22 @@ Lowered lowerLayerNorm(graph::CallOp call, KernelBuilder &kernel) {
                         .from(call, "weight")
                         .from(call, "bias")
                         .from(call, "eps")
-                        .create({type, statistic, statistic}),
+                        .create({type, *statistic, *statistic}),
                     kernel);
 }
 
 Lowered lowerRMSNorm(graph::CallOp call, KernelBuilder &kernel) {
   auto type = resultType(call);
-  std::optional<SmallVector<SymExpr>> shape = call.sizesArg("normalized_shape");
-  if (!shape || static_cast<int64_t>(shape->size()) > type.getRank())
+  FailureOr<graph::TensorType> statistic = statisticType(call);
+  if (failed(statistic))
     return failure();
-  SmallVector<SymExpr> sizes = type.getSizeExprs();
-  for (SymExpr &size : MutableArrayRef(sizes).take_back(shape->size()))
-    size = SymExpr(1);
   OpBuilder builder(call);
   return lowerFirst(NewCall(builder, call.getLoc(), "aten::_fused_rms_norm")
                         .from(call, "input")
                         .from(call, "normalized_shape")
                         .from(call, "weight")
                         .from(call, "eps")
-                        .create({type, withSizes(type, sizes)}),
+                        .create({type, *statistic}),
                     kernel);
 }
 
