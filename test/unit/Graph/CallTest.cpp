@@ -151,6 +151,11 @@ TEST_F(CallTest, BuiltinTypes) {
   // As its byte.
   EXPECT_EQ(builtin(DType::F8E5M2),
             RankedTensorType::get({any, 4}, builder.getI8Type()));
-  EXPECT_FALSE(builtin(DType::C64));
+  // Both parts beside each other.
+  EXPECT_EQ(builtin(DType::C64),
+            RankedTensorType::get({any, 4}, builder.getI64Type()));
+  EXPECT_EQ(builtin(DType::C128),
+            RankedTensorType::get({any, 4}, builder.getIntegerType(128)));
+  EXPECT_FALSE(builtin(DType::C32));
   EXPECT_FALSE(builtin(DType::F8E5M2FNUZ));
 }
