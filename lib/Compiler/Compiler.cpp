@@ -342,12 +342,13 @@ private:
   /// are held against.
   void describeOperators() {
     for (plan::Operator &op : result.plan.operators) {
+      std::optional<importer::OperatorSchema> schema = schemas(op.name);
+      op.isForeign = schema && schema->isForeign;
       StringRef name = op.name;
       if (name.starts_with("aten::") || name.starts_with("prims::"))
         continue;
       if (options.fakeLocation)
         op.fakeLocation = options.fakeLocation(op.name);
-      std::optional<importer::OperatorSchema> schema = schemas(op.name);
       if (!schema)
         continue;
       op.fromPython = schema->fromPython;

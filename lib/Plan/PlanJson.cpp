@@ -320,6 +320,7 @@ Json write(const Operator &op) {
   put(json, "schema", op.schema);
   put(json, "fakeLocation", op.fakeLocation);
   put(json, "fromPython", op.fromPython, false);
+  put(json, "foreign", op.isForeign, false);
   return json;
 }
 
@@ -714,6 +715,7 @@ Operator readOperator(const Node &node) {
   read(node, "schema", op.schema);
   read(node, "fakeLocation", op.fakeLocation);
   read(node, "fromPython", op.fromPython);
+  read(node, "foreign", op.isForeign);
   return op;
 }
 

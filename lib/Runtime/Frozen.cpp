@@ -172,7 +172,7 @@ private:
         isUsed[size_t(function.outputs[index].slot)] = true;
     }
     for (const Step &step : function.steps) {
-      std::vector<Slot> slots = slotsOf(step), own;
+      std::vector<Slot> slots = slotsOf(step);
       bool isOurs = true; // a step without values, which sets a mode
       for (Slot slot : slots)
         if (!isWeight[size_t(slot)])

@@ -207,6 +207,15 @@ static plan::Metadata readMetadata(const Archive &archive) {
   return metadata;
 }
 
+static void verifyAll(const Archive &archive) {
+  for (const artifact::Record &record : archive.records())
+    archive.verify(record);
+}
+
+static std::string folderOf(const plan::Metadata::Target &target) {
+  return std::string(plan::ourRecords) + target.folder + "/";
+}
+
 /// The archive of a sidecar's weights.
 static std::unique_ptr<Archive> openProgram(const std::string &path,
                                             const plan::Metadata &metadata) {
@@ -221,8 +230,7 @@ static std::unique_ptr<Archive> openProgram(const std::string &path,
   if (!std::filesystem::exists(program))
     throw Error(ErrorKind::Load,
                 "'" + path + "' is code alone: its weights are in '" + program +
-                    "', which must lie beside it, and is not "
-                    "there");
+                    "', which must lie beside it, and is not there");
   auto archive = std::make_unique<Archive>(program);
   if (archive->digest(plan::isProgramRecord) != metadata.programDigest)
     throw Error(ErrorKind::Load,
@@ -238,9 +246,9 @@ readCudaCode(const Archive &archive, const plan::Metadata::Target &target,
              const plan::Plan &plan) {
   std::vector<CudaImage> images;
   for (const plan::Metadata::Image &image : target.images)
-    images.push_back(
-        {image.arch, std::filesystem::path(image.file).extension() == ".ptx",
-         archive.read("data/intarsia/" + target.folder + "/" + image.file)});
+    images.push_back({image.arch,
+                      std::filesystem::path(image.file).extension() == ".ptx",
+                      archive.read(folderOf(target) + image.file)});
   auto code = std::make_shared<const CudaCode>(std::move(images),
                                                "'" + archive.path() + "'");
   for (int device : cudaDevices(plan))
@@ -258,19 +266,18 @@ std::unique_ptr<Model> Model::load(const std::string &path,
     plan::Metadata metadata = readMetadata(archive);
     const plan::Metadata::Target &target =
         chooseTarget(metadata, options.target, path);
-    std::string folder = "data/intarsia/" + target.folder + "/";
+    std::string folder = folderOf(target);
     shared->plan = plan::fromJson(archive.read(folder + "plan.json"));
     if (archive.find(plan::frozenPlan))
       shared->frozen = plan::fromJson(archive.read(plan::frozenPlan));
     checkTorch(metadata, path);
     if (!metadata.program.empty())
       shared->weightArchive = openProgram(path, metadata);
-    if (options.verify)
-      for (const Archive *part : {&archive, static_cast<const Archive *>(
-                                                shared->weightArchive.get())})
-        if (part)
-          for (const artifact::Record &record : part->records())
-            part->verify(record);
+    if (options.verify) {
+      verifyAll(archive);
+      if (shared->weightArchive)
+        verifyAll(*shared->weightArchive);
+    }
 
     for (const std::string &library : options.operatorLibraries)
       loadOperatorLibrary(library);

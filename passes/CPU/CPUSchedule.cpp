@@ -96,9 +96,9 @@ bool readsAcrossLanes(const Observations &seen) {
   });
 }
 
-/// Rows that reach far, and elements between what is read of one and of the
-/// next that may be on another page.
-constexpr int64_t manyRows = 1024, farElements = 256;
+/// Elements between what is read of a row and of the next one that may be on
+/// another page.
+constexpr int64_t farElements = 256;
 
 /// True if a reduction over many rows reads a piece of each, far apart.
 bool readsFarApart(const Observations &seen) {
@@ -106,7 +106,7 @@ bool readsFarApart(const Observations &seen) {
     SymExpr rows(1);
     for (const Observations::ReductionLoop &loop : reduction.second)
       rows = rows * loop.extent;
-    if (rows.asInteger().value_or(manyRows) < manyRows)
+    if (rows.asInteger().value_or(tiledRows) < tiledRows)
       return false;
     return llvm::any_of(seen.offsets, [&](const SymExpr &offset) {
       std::optional<SymExpr> along =

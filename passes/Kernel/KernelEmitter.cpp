@@ -1452,10 +1452,10 @@ SmallVector<Value> KernelEmitter::cascadeLoop(Value begin, Value end,
                                               LoopBody makeBody) {
   if (cascade.levels == 0)
     return emitLoop(*b, loc, begin, end, constant(step), initial, makeBody);
-  auto cascadeOf = [&](int64_t levels, bool mayBeShort) {
+  auto cascadeOf = [&](int64_t levels) {
     Cascade part = cascade;
     part.levels = levels;
-    part.mayBeShort = mayBeShort;
+    part.mayBeShort = false;
     return part;
   };
   // One block needs no loops of blocks, which would cost each row several
@@ -1478,13 +1478,13 @@ SmallVector<Value> KernelEmitter::cascadeLoop(Value begin, Value end,
       cachePending = pendingBefore;
       b->setInsertionPointToStart(block);
       int64_t levels = block == branch.thenBlock() ? 0 : cascade.levels;
-      scf::YieldOp::create(*b, loc,
-                           cascadeLoop(begin, end, step, initial,
-                                       cascadeOf(levels, false), makeBody));
+      scf::YieldOp::create(
+          *b, loc,
+          cascadeLoop(begin, end, step, initial, cascadeOf(levels), makeBody));
     }
     return branch.getResults();
   }
-  Cascade inner = cascadeOf(cascade.levels - 1, false);
+  Cascade inner = cascadeOf(cascade.levels - 1);
   int64_t block = step;
   for (int64_t level = 0; level < cascade.levels; ++level)
     block *= cascadeBlock;
@@ -2110,7 +2110,7 @@ std::optional<size_t> KernelEmitter::tiledReduction(linalg::GenericOp op,
                                                     const SymExpr &rows) {
   if (laneSymbol != "v" || !width || guarded || branchDepth > 0 ||
       !variesAlongLanes(index) ||
-      rows.asInteger().value_or(2 * tileRows) < 2 * tileRows)
+      rows.asInteger().value_or(tiledRows) < tiledRows)
     return std::nullopt;
   std::string id = key(op.getResult(0), index);
   if (auto found = tile->numbers.find(id); found != tile->numbers.end())

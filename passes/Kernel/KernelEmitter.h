@@ -78,6 +78,9 @@ struct Schedule {
 /// store past them saves reading the lines that it overwrites.
 inline constexpr int64_t streamBytes = int64_t(8) << 20;
 
+/// The fewest rows of a reduction of columns that is worth tiles.
+inline constexpr int64_t tiledRows = 1024;
+
 /// On a `linalg.generic`: a dear value that several passes over a row need is
 /// kept in scratch memory.
 inline constexpr llvm::StringLiteral cachedAttrName = "intarsia.cached";

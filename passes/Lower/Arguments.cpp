@@ -236,6 +236,11 @@ std::optional<Argument> argument(graph::CallOp call, KernelBuilder &kernel,
   return result;
 }
 
+graph::TensorType denseType(graph::TensorType like, ArrayRef<SymExpr> sizes) {
+  return graph::TensorType::get(like.getContext(), sizes, like.getDtype(),
+                                like.getDevice());
+}
+
 DType promoteTypes(DType a, DType b) {
   if (a == b)
     return a;

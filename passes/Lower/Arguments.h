@@ -71,6 +71,10 @@ DType promoteTypes(llvm::ArrayRef<Argument> arguments);
 /// Of two tensors with dimensions.
 DType promoteTypes(DType a, DType b);
 
+/// A dense tensor of these sizes, beside that of another type.
+graph::TensorType denseType(graph::TensorType like,
+                            llvm::ArrayRef<SymExpr> sizes);
+
 /// True if the tensors broadcast to `sizes` and the types say so: no two
 /// symbolic sizes are taken for equal unless they are.
 bool broadcastsTo(llvm::ArrayRef<Argument> arguments,

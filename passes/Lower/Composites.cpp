@@ -34,11 +34,6 @@ Lowered lowerFirst(graph::CallOp other, KernelBuilder &kernel) {
   return SmallVector<Tensor>{results->front()};
 }
 
-graph::TensorType withSizes(graph::TensorType like, ArrayRef<SymExpr> sizes) {
-  return graph::TensorType::get(like.getContext(), sizes, like.getDtype(),
-                                like.getDevice());
-}
-
 /// The type of what is one number for all of `normalized_shape`.
 FailureOr<graph::TensorType> statisticType(graph::CallOp call) {
   auto type = resultType(call);
@@ -48,7 +43,7 @@ FailureOr<graph::TensorType> statisticType(graph::CallOp call) {
   SmallVector<SymExpr> sizes = type.getSizeExprs();
   for (SymExpr &size : MutableArrayRef(sizes).take_back(shape->size()))
     size = SymExpr(1);
-  return withSizes(type, sizes);
+  return denseType(type, sizes);
 }
 
 Lowered lowerLayerNorm(graph::CallOp call, KernelBuilder &kernel) {
@@ -91,7 +86,7 @@ Lowered lowerGroupNorm(graph::CallOp call, KernelBuilder &kernel) {
   SymExpr rest(1);
   for (const SymExpr &size : ArrayRef(sizes).drop_front(2))
     rest = rest * size;
-  Type statistic = withSizes(type, {sizes[0], SymExpr(*groups)});
+  Type statistic = denseType(type, {sizes[0], SymExpr(*groups)});
   OpBuilder builder(call);
   return lowerFirst(NewCall(builder, call.getLoc(), "aten::native_group_norm")
                         .from(call, "input")
@@ -112,7 +107,7 @@ Lowered lowerBatchNorm(graph::CallOp call, KernelBuilder &kernel) {
   if (call.boolArg("training") != false || call.isNone("running_mean") ||
       call.isNone("running_var"))
     return failure();
-  Type empty = withSizes(type, {SymExpr(0)});
+  Type empty = denseType(type, {SymExpr(0)});
   OpBuilder builder(call);
   return lowerFirst(NewCall(builder, call.getLoc(),
                             "aten::_native_batch_norm_legit_no_training")

@@ -35,12 +35,6 @@ NewCall make(graph::CallOp call, OpBuilder &builder, StringRef name) {
   return NewCall(builder, call.getLoc(), name);
 }
 
-/// A dense tensor of these sizes, beside that of another type.
-graph::TensorType dense(graph::TensorType like, ArrayRef<SymExpr> sizes) {
-  return graph::TensorType::get(like.getContext(), sizes, like.getDtype(),
-                                like.getDevice());
-}
-
 //===----------------------------------------------------------------------===//
 // Views
 //===----------------------------------------------------------------------===//
@@ -349,7 +343,7 @@ Parts takeL1Loss(graph::CallOp call, OpBuilder &builder) {
       self.getStrideExprs() != target.getStrideExprs() ||
       !self.hasContiguousStrides())
     return {};
-  graph::TensorType type = dense(self, self.getSizeExprs());
+  graph::TensorType type = denseType(self, self.getSizeExprs());
   Value difference = make(call, builder, "aten::sub.Tensor")
                          .from(call, "self")
                          .from(call, "target", "other")

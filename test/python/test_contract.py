@@ -666,25 +666,6 @@ class _Doubled(TorchFunctionMode):
         return result * 2 if function is torch.sin else result
 
 
-@pytest.mark.parametrize("mode", [_Doubled(), torch.device("meta")], ids=["user", "device"])
-def test_kernels_see_no_function_mode(mode) -> None:
-    """Eager's call of the operator goes to the mode, which is off meanwhile."""
-
-    @torch.library.custom_op("contract::seen_modes", mutates_args=())
-    def seen_modes(x: torch.Tensor) -> torch.Tensor:
-        return torch.sin(x) + torch.arange(3)
-
-    seen_modes.register_fake(torch.empty_like)
-
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return seen_modes(x) * 1
-
-    x = torch.ones(3)
-    with mode:
-        want = function(x)
-        assert_same(torch.compile(function, backend="intarsia")(x), want)
-
-
 class Watch(TorchDispatchMode):
     """Sees the calls of custom operators, and doubles what they return."""
 
@@ -711,6 +692,29 @@ def _artifact(function: Callable, *example: Any, folder: Any, **options: Any) ->
 
     program = torch.export.export(M(), example)
     return intarsia.load(intarsia.aot_compile(program, folder / "m.pt2", **options))
+
+
+@pytest.mark.parametrize("mode", [_Doubled(), torch.device("meta")], ids=["user", "device"])
+def test_kernels_see_no_function_mode(mode, tmp_path) -> None:
+    """Eager's call of the operator goes to the mode, which is off meanwhile."""
+
+    @torch.library.custom_op("contract::seen_modes", mutates_args=())
+    def seen_modes(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x) + torch.arange(3)
+
+    seen_modes.register_fake(torch.empty_like)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return seen_modes(x) * 1
+
+    x = torch.ones(3)
+    loaded = _artifact(function, x, folder=tmp_path)
+    with mode:
+        want = function(x)
+        assert_same(torch.compile(function, backend="intarsia")(x), want)
+        assert_same(loaded(x), want)
+        with Watch():  # calls are not direct then
+            assert_same(loaded(x), function(x))
 
 
 def test_a_dispatch_mode_sees_the_call(tmp_path):

@@ -268,6 +268,9 @@ struct Operator {
   std::string fakeLocation;
   /// Registered by Python code: it exists in Python processes alone.
   bool fromPython = false;
+  /// In PyTorch's own namespace, but the operator, or a kernel of it, was
+  /// somebody else's when the plan was made.
+  bool isForeign = false;
 };
 
 struct Weight {

@@ -175,9 +175,8 @@ struct TorchApi {
   ///    "fake": "file.cpp:30",     of a C++ Meta kernel; absent: none known
   ///    "has_cpu_kernel": true, "has_cuda_kernel": false,
   ///    "has_meta_kernel": true, "is_composite_implicit": false,
-  ///    "foreign": true,           absent: false; of PyTorch's namespace, but
-  ///    the
-  ///                               operator or a kernel of it is not PyTorch's}
+  ///    "foreign": true}           absent: false; of PyTorch's namespace, but
+  ///                               the operator, or a kernel, is not PyTorch's
   /// "type" is written without alias annotations, with SymInt where the schema
   /// has it; a default is an Argument of include/intarsia/Import/ImportGraph.h.
   const char *(*operatorSchema)(const char *name);

@@ -246,7 +246,7 @@ struct PreparedCall {
     if (site.record)
       fakeLocation = site.record->fakeLocation;
     isAten = (name.rfind("aten::", 0) == 0 || name.rfind("prims::", 0) == 0) &&
-             !isForeign(this->op);
+             !(site.record && site.record->isForeign);
     // Eager comes through the operator's own autograd kernel, in which what its
     // kernel computes is not recorded.
     belowAutograd = !isAten && (hasKernel(c10::DispatchKey::Autograd) ||
@@ -1404,7 +1404,6 @@ private:
 
 void PreparedCall::dispatch(c10::DispatchKeySet keys,
                             torch::jit::Stack &stack) {
-  WithoutFunctionModes withoutModes;
   std::optional<at::AutoDispatchBelowAutograd> guard;
   if (belowAutograd)
     guard.emplace();
@@ -1492,6 +1491,7 @@ PreparedCall::boxAll(const Frame &frame, torch::jit::Stack &stack) const {
 [[gnu::always_inline]] inline void PreparedCall::run(Frame &frame,
                                                      torch::jit::Stack &stack) {
   boxAll(frame, stack);
+  WithoutFunctionModes withoutModes;
   c10::DispatchKeySet keys = extractor(op).getDispatchKeySetBoxed(&stack);
   bool direct = !keys.has_any(interceptingKeys);
   if (isSimple && direct) [[likely]]

@@ -323,6 +323,28 @@ bool isPytorchs(const std::string &place) {
          (has("/torch/_") && !has("/torch/_library/"));
 }
 
+/// Whether an operator of PyTorch's namespace, or a kernel of it that computes,
+/// is not PyTorch's own.
+bool isForeign(const c10::OperatorHandle &op) {
+  const std::string &name = op.operator_name().name;
+  // PyTorch makes most of its primitives as it makes anybody's operators.
+  if (name.rfind("prims::", 0) == 0)
+    return !isPytorchs(op.debug()) &&
+           op.debug().find("/torch/_library/") == std::string::npos;
+  if (name.rfind("aten::", 0) != 0)
+    return false;
+  if (!isPytorchs(op.debug()))
+    return true;
+  std::istringstream table(op.dumpState());
+  for (std::string line; std::getline(table, line);)
+    for (const char *key : {"CPU: ", "CUDA: ", "Composite"})
+      if (line.rfind(key, 0) == 0 &&
+          line.find(": registered at ") != std::string::npos &&
+          line.find(" (inactive)") == std::string::npos && !isPytorchs(line))
+        return true;
+  return false;
+}
+
 void writeSchema(std::ostream &out, const c10::OperatorHandle &op) {
   const c10::FunctionSchema &schema = op.schema();
   const c10::OperatorName &name = op.operator_name();
@@ -375,26 +397,6 @@ void writeSchema(std::ostream &out, const c10::OperatorHandle &op) {
 thread_local std::string text;
 
 } // namespace
-
-bool shim::isForeign(const c10::OperatorHandle &op) {
-  const std::string &name = op.operator_name().name;
-  // PyTorch makes most of its primitives as it makes anybody's operators.
-  if (name.rfind("prims::", 0) == 0)
-    return !isPytorchs(op.debug()) &&
-           op.debug().find("/torch/_library/") == std::string::npos;
-  if (name.rfind("aten::", 0) != 0)
-    return false;
-  if (!isPytorchs(op.debug()))
-    return true;
-  std::istringstream table(op.dumpState());
-  for (std::string line; std::getline(table, line);)
-    for (const char *key : {"CPU: ", "CUDA: ", "Composite"})
-      if (line.rfind(key, 0) == 0 &&
-          line.find(": registered at ") != std::string::npos &&
-          line.find(" (inactive)") == std::string::npos && !isPytorchs(line))
-        return true;
-  return false;
-}
 
 c10::OperatorName shim::splitName(const std::string &name) {
   size_t colons = name.find("::");

@@ -99,9 +99,6 @@ int itemOf(TensorImpl *tensor, Value *out);
 // Schemas.cpp
 const char *operatorSchema(const char *name);
 const char *operatorOverloads(const char *qualifiedName);
-/// Whether an operator of PyTorch's namespace, or a kernel of it that computes,
-/// is not PyTorch's own.
-bool isForeign(const c10::OperatorHandle &op);
 /// "ns::name.overload" as PyTorch splits it.
 c10::OperatorName splitName(const std::string &name);
 
