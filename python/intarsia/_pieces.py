@@ -38,6 +38,7 @@ from torch.utils import _pytree as pytree
 
 from intarsia._contract import Contract, Symbols, is_plain, storage
 from intarsia._fx import source_line
+from intarsia._gradients import keep_none, readers
 from intarsia._hooks import overloads_of
 from intarsia._namespaces import is_custom
 from intarsia.errors import CompileError
@@ -255,9 +256,14 @@ def compile_in_pieces(
         def close() -> None:
             if piece:
                 module, taken, made = _extract(gm, piece)
-                program.steps.append((compile_piece(module, replay.examples(taken)), taken, made))
-                for node in piece:
-                    replay.run(node)
+                compiled = compile_piece(module, replay.examples(taken))
+                if torch.is_grad_enabled():
+                    writes = max(map(replay.writes, piece))  # runs them all
+                    compiled = keep_none(compiled, readers(module, writes))
+                else:
+                    for node in piece:
+                        replay.run(node)
+                program.steps.append((compiled, taken, made))
                 piece.clear()
 
         for node in _members_first(gm):
@@ -415,6 +421,18 @@ class _Replay:
             except Exception:  # what runs under Dynamo alone
                 log.debug("%s keeps Dynamo's example value", node, exc_info=True)
         self._keep(node)
+
+    def writes(self, node: fx.Node) -> bool:
+        """Does the same; whether a tensor was written."""
+
+        def versions() -> list[int]:
+            return [t._version for t in _tensors((node.args, node.kwargs))]
+
+        before = versions()
+        self.run(node)
+        return before != versions() or any(
+            op._schema.is_mutable for op in overloads_of(node.target)
+        )
 
     def run_in_eager(self, node: fx.Node) -> None:
         """The same for what runs between two pieces."""

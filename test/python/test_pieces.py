@@ -220,6 +220,70 @@ def test_a_buffer_gets_its_gradient_in_the_course_of_a_program(program, dynamic,
     assert_same(seen[1], seen[0])
 
 
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+cut_off = register("cut_off(Tensor x) -> Tensor", lambda x: x.detach().sin(), like)
+
+
+def read_by_nothing_else(x, w):
+    return cut_off(x * 2) + w * 3
+
+
+def one_of_two_results(x, w):
+    a, b = x * 2, w.sin()
+    return cut_off(a) * w + b * 2
+
+
+def written_on_the_way(x, w):
+    a = x * 2
+    w = w.clone()
+    a.add_(w)
+    return cut_off(a) + cut_off(w[1:]).sum()
+
+
+def through_a_formula(x, w):
+    return cut_off(Doubled.apply(x)) + w
+
+
+def views(x, w):
+    a, b = (x * w).chunk(2)
+    return cut_off(a).sum() + b.exp().sum() + cut_off(w.t())
+
+
+def the_same_twice(x, w):
+    return cut_off(x + x * 2) * cut_off(w) + (w * 2).detach()
+
+
+NONE = [
+    read_by_nothing_else,
+    one_of_two_results,
+    written_on_the_way,
+    through_a_formula,
+    views,
+    the_same_twice,
+]
+
+
+@pytest.mark.parametrize("program", NONE)
+def test_no_gradient_is_none(program, compile_with):
+    """Not zeros: an optimiser skips what has none."""
+    seen = []
+    for function in (program, compile_with(program)):
+        x, w = (torch.linspace(a, 1, 4).requires_grad_() for a in (0.1, 0.2))
+        function(x, w).sum().backward()
+        seen.append((x.grad, w.grad))
+    assert_same(seen[1], seen[0])
+    assert None in seen[0] or program in (through_a_formula, views, written_on_the_way)
+
+
 def test_what_surrounds_it_is_fused():
     with intarsia.record_compilations() as compilations:
         observe(torch.compile(chain, backend="intarsia", fullgraph=True))
