@@ -9,13 +9,14 @@
 from __future__ import annotations
 
 import functools
-import os
-import re
+import json
 from collections.abc import Iterator
 
 import torch
 import torch._library.custom_ops
 import torch.library
+
+from intarsia._extension import extension
 
 __all__ = ["SHIPPED", "STRIDED", "TRACED", "custom_operators", "is_custom", "is_pytorchs"]
 
@@ -50,23 +51,15 @@ def is_custom(op: torch._ops.OpOverload) -> bool:
 
 @functools.lru_cache(maxsize=8192)
 def _is_foreign(name: str) -> bool:
-    match = re.search(r"^debug: registered at (.*):\d+$", torch._C._dispatch_dump(name), re.M)
-    place = match[1] if match else ""
-    if place.startswith(_REGISTRARS):
-        definition = torch._library.custom_ops.OPDEFS.get(name)
-        module = getattr(definition, "_init_fn", torch.ops).__module__ or ""
-        return module.partition(".")[0] != "torch"
-    return bool(place) and not any(part in place for part in _SOURCES)
-
-
-#: Of the path of a source file that is PyTorch's.
-_SOURCES = ("aten/src/ATen/", "/torch/csrc/", "/native_aot/", os.path.dirname(torch.__file__))
-
-#: They register what somebody else defines.
-_REGISTRARS = tuple(
-    os.path.join(os.path.dirname(torch.__file__), *path)
-    for path in (("library.py",), ("_library", "custom_ops.py"))
-)
+    schema = extension().operator_schema(name)
+    defined = json.loads(schema)["defined"] if schema is not None else "pytorch"
+    if defined != "anybody":
+        return defined == "others"
+    # Through torch.library, or an old interface: PyTorch makes none of aten's that way.
+    definition = torch._library.custom_ops.OPDEFS.get(name)
+    if definition is None:
+        return name.startswith("aten::")
+    return (definition._init_fn.__module__ or "").partition(".")[0] != "torch"
 
 
 def custom_operators() -> Iterator[str]:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -508,6 +509,18 @@ def test_a_kernel_in_the_place_of_pytorchs(in_aten, compile_with, tmp_path):
 
     program = torch.export.export(Module(), (x,))
     assert_same(intarsia.load(intarsia.aot_compile(program, tmp_path / "m.pt2"))(x), want)
+
+
+def test_what_torch_library_defines_in_pytorchs_namespace():
+    from intarsia._extension import extension
+    from intarsia._namespaces import is_pytorchs
+
+    torch.library.define("aten::of_anybody", "(Tensor x) -> Tensor")
+    try:
+        assert not is_pytorchs("aten::of_anybody")
+        assert json.loads(extension().operator_schema("aten::of_anybody"))["foreign"]
+    finally:
+        torch.library._keep_alive.pop()._destroy()
 
 
 def test_an_operator_in_pytorchs_namespace(in_aten, compile_with):

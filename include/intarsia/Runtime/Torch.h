@@ -172,6 +172,8 @@ struct TorchApi {
   ///    "returns":   [{"name", "type", "alias_set", "is_write"}],
   ///    "tags": ["pt2_compliant_tag", ...],
   ///    "debug": "registered at file.cpp:12",
+  ///    "defined": "others",       by whose code; or "pytorch", or "anybody":
+  ///                               through torch.library
   ///    "fake": "file.cpp:30",     of a C++ Meta kernel; absent: none known
   ///    "has_cpu_kernel": true, "has_cuda_kernel": false,
   ///    "has_meta_kernel": true, "is_composite_implicit": false,

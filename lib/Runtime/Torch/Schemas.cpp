@@ -13,6 +13,7 @@
 
 #include "Shim.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
 #include <ATen/core/function_schema.h>
@@ -23,6 +24,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <dlfcn.h>
 #include <sstream>
 
 using namespace intarsia::runtime;
@@ -312,35 +314,60 @@ std::string metaKernelLocation(const c10::OperatorHandle &op) {
   return table.substr(from, to - from);
 }
 
-/// Whether a registration comes from PyTorch's sources, of which the text of a
-/// dispatch table has the path; of a Python function registered by PyTorch's
-/// torch/library.py it is unknown whose it is.
-bool isPytorchs(const std::string &place) {
-  auto has = [&](const char *part) {
-    return place.find(part) != std::string::npos;
+/// The folder of the torch package, with the slash; of an installation without
+/// Python the one that holds lib.
+const std::string &torchFolder() {
+  static const std::string folder = [] {
+    Dl_info info;
+    auto *here = reinterpret_cast<void *>(&at::globalContext);
+    std::string path = dladdr(here, &info) ? info.dli_fname : "";
+    size_t end = path.rfind("/lib/");
+    return end == std::string::npos ? "" : path.substr(0, end + 1);
+  }();
+  return folder;
+}
+
+/// Whose a registration is, of which the text of a dispatch table has the path
+/// of the source file. That of torch.library, or none, may be anybody's.
+enum class Origin : uint8_t { PyTorch, Others, Anybody };
+
+Origin originOf(const std::string &place) {
+  auto has = [&](const std::string &part) {
+    return !part.empty() && place.find(part) != std::string::npos;
   };
-  return has("aten/src/ATen/") || has("/torch/csrc/") ||
-         (has("/torch/_") && !has("/torch/_library/"));
+  if (!has("registered at ") || has("/torch/library.py") ||
+      has("/torch/_library/"))
+    return Origin::Anybody;
+  bool isPyTorchs = has("aten/src/ATen/") || has("/torch/csrc/") ||
+                    has("/native_aot/") || has(torchFolder());
+  return isPyTorchs ? Origin::PyTorch : Origin::Others;
+}
+
+const char *nameOf(Origin origin) {
+  if (origin == Origin::PyTorch)
+    return "pytorch";
+  return origin == Origin::Others ? "others" : "anybody";
 }
 
 /// Whether an operator of PyTorch's namespace, or a kernel of it that computes,
-/// is not PyTorch's own.
+/// is not PyTorch's own. Of aten it makes nothing through torch.library, but
+/// most of its primitives.
 bool isForeign(const c10::OperatorHandle &op) {
   const std::string &name = op.operator_name().name;
-  // PyTorch makes most of its primitives as it makes anybody's operators.
+  Origin origin = originOf(op.debug());
   if (name.rfind("prims::", 0) == 0)
-    return !isPytorchs(op.debug()) &&
-           op.debug().find("/torch/_library/") == std::string::npos;
+    return origin == Origin::Others;
   if (name.rfind("aten::", 0) != 0)
     return false;
-  if (!isPytorchs(op.debug()))
+  if (origin != Origin::PyTorch)
     return true;
   std::istringstream table(op.dumpState());
   for (std::string line; std::getline(table, line);)
     for (const char *key : {"CPU: ", "CUDA: ", "Composite"})
       if (line.rfind(key, 0) == 0 &&
           line.find(": registered at ") != std::string::npos &&
-          line.find(" (inactive)") == std::string::npos && !isPytorchs(line))
+          line.find(" (inactive)") == std::string::npos &&
+          originOf(line) != Origin::PyTorch)
         return true;
   return false;
 }
@@ -375,6 +402,8 @@ void writeSchema(std::ostream &out, const c10::OperatorHandle &op) {
   }
   out << "], \"debug\": ";
   writeString(out, op.debug());
+  out << ", \"defined\": ";
+  writeString(out, nameOf(originOf(op.debug())));
   // PyTorch's own operators are no business of the user's.
   if (name.name.rfind("aten::", 0) != 0)
     if (std::string fake = metaKernelLocation(op); !fake.empty()) {
