@@ -118,6 +118,43 @@ bool readsFarApart(const Observations &seen) {
   });
 }
 
+/// The fewest elements of a piece that is worth a loop of its own.
+constexpr int64_t leastPiece = 16;
+/// Extents whose bytes, too, have 32 bits.
+constexpr int64_t narrowExtent = int64_t(1) << 27;
+
+/// What is read along "v", which has `size` elements, may begin again after so
+/// many: as a loop of its own, each piece is read as it lies.
+std::optional<SymExpr> pieceOf(const Observations &seen, const SymExpr &size) {
+  SymExpr lanes = SymExpr::symbol("v");
+  std::optional<SymExpr> longest;
+  std::function<void(const SymExpr &)> visit = [&](const SymExpr &expr) {
+    llvm::for_each(expr.operands(), visit);
+    bool divides = expr.kind() == SymExpr::Kind::FloorDiv ||
+                   expr.kind() == SymExpr::Kind::Mod;
+    if (!divides || *expr.operands().begin() != lanes)
+      return;
+    const SymExpr &length = *(expr.operands().begin() + 1);
+    std::optional<int64_t> known = length.asInteger();
+    SymExpr count = SymExpr::make(SymExpr::Kind::FloorDiv, {size, length});
+    if (dependsOn(length, "v") || known.value_or(leastPiece) < leastPiece ||
+        count * length != size)
+      return;
+    if (!longest || known.value_or(0) > longest->asInteger().value_or(0))
+      longest = length;
+  };
+  llvm::for_each(seen.offsets, visit);
+  llvm::for_each(seen.conditions, visit);
+  return longest;
+}
+
+/// Whether lanes are at positions that have no common step.
+bool gathers(const Observations &seen) {
+  return llvm::any_of(seen.offsets, [](const SymExpr &offset) {
+    return !strideAlong(offset, "v");
+  });
+}
+
 LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp,
                                     bool mayUseColumns) {
   MLIRContext *context = kernelOp.getContext();
@@ -173,6 +210,19 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp,
   // side is packed.
   if (columns && !hasFullRoot && !isCarried && readsAcrossLanes(seen))
     return schedule(kernelOp, /*mayUseColumns=*/false);
+
+  // What is read in pieces along the last dimension makes it two.
+  if (pure && rank > 0 && llvm::is_sorted(order))
+    if (std::optional<SymExpr> piece = pieceOf(seen, space.sizes.back())) {
+      SmallVector<SymExpr> sizes = space.sizes;
+      sizes.back() =
+          SymExpr::make(SymExpr::Kind::FloorDiv, {sizes.back(), *piece});
+      sizes.push_back(*piece);
+      NamedAttrList decisions(kernelOp.getDecisionsAttr());
+      Space::ofElements(sizes).set(decisions, context);
+      kernelOp.setDecisionsAttr(decisions.getDictionary(context));
+      return schedule(kernelOp, mayUseColumns);
+    }
 
   // One loop for what lies one after the other, rows and the rest apart.
   int64_t laneLoop = columns ? rows - 1 : plan.vectorRoots ? rank - 1 : -1;
@@ -325,6 +375,10 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp,
   }
   if (plan.vectorRoots && !streams.empty())
     decisions.set("streams", builder.getDenseI64ArrayAttr(streams));
+  // Twice as many positions are in a vector then.
+  if (pure && !packs && gathers(seen) &&
+      extentOf(kernelOp).asInteger().value_or(narrowExtent) < narrowExtent)
+    decisions.set("narrow", builder.getUnitAttr());
   decisions.set("lanes", builder.getI64IntegerAttr(lanes));
   decisions.set("tail_lanes", builder.getI64IntegerAttr(tail));
   decisions.set("domain", graph::ExprAttr::get(context, domain));

@@ -221,6 +221,40 @@ void kernel::addSizeSymbols(graph::KernelOp kernelOp) {
   kernelOp.setSymbolsAttr(builder.getArrayAttr(symbols));
 }
 
+SymExpr kernel::extentOf(graph::KernelOp kernelOp) {
+  constexpr int64_t margin = int64_t(1) << 24;
+  std::vector<SymExpr> most;
+  auto add = [&](const SymExpr &expr) {
+    if (!llvm::is_contained(most, expr))
+      most.push_back(expr);
+  };
+  auto span = [&](Type type) {
+    auto tensor = cast<graph::TensorType>(type);
+    SymExpr last(1);
+    for (auto [size, stride] :
+         llvm::zip_equal(tensor.getSizeExprs(), tensor.getStrideExprs()))
+      last = last + size * stride;
+    add(last);
+    add(tensor.getNumElements());
+  };
+  llvm::for_each(kernelOp.getInputs().getTypes(), span);
+  llvm::for_each(kernelOp.getResultTypes(), span);
+  kernelOp.walk([&](Operation *op) {
+    if (op != kernelOp)
+      for (Value result : op->getResults())
+        if (isa<RankedTensorType>(result.getType()))
+          add(productOf(sizesOf(result)));
+  });
+  for (Attribute symbol : kernelOp.getSymbols()) {
+    SymExpr expr = cast<graph::ExprAttr>(symbol).getExpr();
+    add(expr);
+    add(SymExpr(-1) * expr);
+  }
+  SymExpr largest =
+      most.size() == 1 ? most[0] : SymExpr::make(SymExpr::Kind::Max, most);
+  return SymExpr(2) * largest + SymExpr(margin);
+}
+
 bool kernel::reduces(Operation *op) {
   auto generic = dyn_cast<linalg::GenericOp>(op);
   return generic && generic.getNumReductionLoops() > 0;

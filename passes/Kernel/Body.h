@@ -72,6 +72,12 @@ llvm::SmallVector<int64_t> loopOrder(graph::KernelOp kernel,
 /// `symbols`: code needs the values.
 void addSizeSymbols(graph::KernelOp kernel);
 
+/// What positions, and what is added to them, stay below: the elements that
+/// memory spans, those of any tensor on the way, the user's numbers. Loops add
+/// their step to the last position, which is no more than all of them; blocks
+/// of a sum are shorter than `margin`.
+SymExpr extentOf(graph::KernelOp kernel);
+
 /// True for a reduction, and for a running one.
 bool reduces(mlir::Operation *op);
 /// True for a reduction that keeps the value after each element.

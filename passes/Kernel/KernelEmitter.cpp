@@ -935,6 +935,9 @@ Value KernelEmitter::evalUncached(Value tensor, const Index &index) {
   }
   if (auto concat = dyn_cast<tensor::ConcatOp>(op)) {
     int64_t dim = concat.getDim();
+    // Loops over it stay apart even where their pieces decide.
+    if (concat.getInputs().size() > 1)
+      observed.conditions.push_back(index[dim]);
     Index within(index);
     for (Value input : concat.getInputs()) {
       SymExpr size = sizesOf(input)[dim];
@@ -990,6 +993,7 @@ Value KernelEmitter::evalGuarded(ArrayRef<std::pair<SymExpr, SymExpr>> inRange,
                                  llvm::function_ref<Value()> outside) {
   SmallVector<std::pair<SymExpr, SymExpr>> open;
   for (auto &[position, bound] : inRange) {
+    observed.conditions.push_back(position);
     std::optional<bool> known = isInside(position, bound);
     if (!known)
       open.emplace_back(position, bound);
@@ -1001,7 +1005,6 @@ Value KernelEmitter::evalGuarded(ArrayRef<std::pair<SymExpr, SymExpr>> inRange,
     return inside();
   Value uniform, perLane;
   for (auto &[position, bound] : inRange) {
-    observed.conditions.push_back(position);
     bool varies = variesAlongLanes(position) || variesAlongLanes(bound);
     Value at = varies ? vectorOf(position) : scalarOf(position);
     Value limit = varies ? vectorOf(bound) : scalarOf(bound);
@@ -1526,7 +1529,8 @@ SmallVector<Value> KernelEmitter::laneLoop(
           if (masked) {
             Value left = arith::SubIOp::create(*b, loc, to, variable);
             left = arith::MinSIOp::create(*b, loc, left, constant(step));
-            left = arith::TruncIOp::create(*b, loc, b->getI32Type(), left);
+            if (!schedule.narrow)
+              left = arith::TruncIOp::create(*b, loc, b->getI32Type(), left);
             auto type = VectorType::get({step}, b->getI32Type());
             SmallVector<int32_t> numbers(step);
             std::iota(numbers.begin(), numbers.end(), 0);
@@ -1545,6 +1549,8 @@ SmallVector<Value> KernelEmitter::laneLoop(
   };
 
   SmallVector<Value> carried(initial);
+  // The loop may be a part of what the cuts divide.
+  bool isPart = schedule.flat;
   auto runPiece = [&](Value begin, Value end, std::optional<int64_t> extent) {
     Value split;
     bool hasMain = !extent || *extent >= lanes;
@@ -1570,7 +1576,16 @@ SmallVector<Value> KernelEmitter::laneLoop(
   } else {
     for (auto [first, last] : llvm::zip(cuts, cuts.drop_front())) {
       piece.emplace(first, last);
-      runPiece(scalarOf(first), scalarOf(last), (last - first).asInteger());
+      Value from = scalarOf(first), to = scalarOf(last);
+      if (!isPart) {
+        runPiece(from, to, (last - first).asInteger());
+        continue;
+      }
+      for (Value *limit : {&from, &to}) {
+        *limit = arith::MaxSIOp::create(*b, loc, *limit, begin);
+        *limit = arith::MinSIOp::create(*b, loc, *limit, end);
+      }
+      runPiece(from, to, std::nullopt);
     }
   }
   piece = savedPiece;
@@ -1685,13 +1700,8 @@ KernelEmitter::lanePieces(ArrayRef<std::pair<unsigned, Index>> roots,
       if (position >= 0 && position <= *end)
         pieces.push_back(position);
   } else if (found.size() == 1 && found[0].front().isInteger(0) &&
-             found[0].back() == extent &&
-             llvm::all_of(llvm::zip(found[0], ArrayRef(found[0]).drop_front()),
-                          [&](auto ends) {
-                            auto &[first, last] = ends;
-                            return isNonNegative(last - first, ranges);
-                          })) {
-    pieces = found[0];
+             found[0].back() == extent) {
+    pieces = found[0]; // in order: no size is negative
   }
   if (pieces.size() < 3 || pieces.size() > maxLanePieces + 1)
     return {};
@@ -2554,8 +2564,8 @@ LogicalResult KernelEmitter::emit(OpBuilder &builder, StringRef name,
     else if (schedule.threads)
       emitChunks([&] { storeRoots(roots); });
     else
-      laneLoop("v", entry.begin, entry.end, std::nullopt, {}, storeAll,
-               nullptr);
+      laneLoop("v", entry.begin, entry.end, std::nullopt, {}, storeAll, nullptr,
+               {}, lanePieces(roots, "v", schedule.loops[0]));
   } else if (schedule.trial) {
     SmallVector<SymExpr> open;
     for (int64_t loop = 0; loop < schedule.rowLoops; ++loop) {

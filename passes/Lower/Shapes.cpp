@@ -223,16 +223,15 @@ Lowered lowerRepeat(graph::CallOp call, KernelBuilder &kernel) {
 }
 
 /// Reads the source where `source` says, given the position in the result.
-Lowered
-rearranged(graph::CallOp call, KernelBuilder &kernel, const Tensor &self,
+Tensor
+rearranged(KernelBuilder &kernel, const Tensor &self, ArrayRef<SymExpr> sizes,
            llvm::function_ref<void(MutableArrayRef<Scalar> position)> source) {
-  return SmallVector<Tensor>{
-      computeAt(kernel, {}, resultSizes(call), self.dtype,
-                [&](ArrayRef<Scalar>, ArrayRef<Scalar> position) {
-                  SmallVector<Scalar> from = llvm::to_vector(position);
-                  source(from);
-                  return readAt(self, from);
-                })};
+  return computeAt(kernel, {}, sizes, self.dtype,
+                   [&](ArrayRef<Scalar>, ArrayRef<Scalar> position) {
+                     SmallVector<Scalar> from = llvm::to_vector(position);
+                     source(from);
+                     return readAt(self, from);
+                   });
 }
 
 Lowered reversed(graph::CallOp call, KernelBuilder &kernel,
@@ -243,11 +242,13 @@ Lowered reversed(graph::CallOp call, KernelBuilder &kernel,
   auto dims = dimsArgument(call, "dims", self.rank());
   if (!list || list->empty() || !dims)
     return failure();
-  return rearranged(call, kernel, self, [&](MutableArrayRef<Scalar> position) {
-    for (int64_t dim : *dims)
-      position[dim] = exprScalar(self.sizes[dim] - SymExpr(1), position[dim]) -
-                      position[dim];
-  });
+  return SmallVector<Tensor>{rearranged(
+      kernel, self, resultSizes(call), [&](MutableArrayRef<Scalar> position) {
+        for (int64_t dim : *dims)
+          position[dim] =
+              exprScalar(self.sizes[dim] - SymExpr(1), position[dim]) -
+              position[dim];
+      })};
 }
 
 Lowered lowerFlip(graph::CallOp call, KernelBuilder &kernel) {
@@ -264,26 +265,39 @@ Lowered lowerRoll(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> self = input(call, kernel);
   auto shifts = intsArgument(call, "shifts");
   auto dims = intsArgument(call, "dims");
-  if (!self || !shifts || !dims || dims->empty() ||
-      dims->size() != shifts->size())
+  if (!self || !shifts || !dims)
+    return failure();
+  Tensor rolled = *self;
+  // Without dimensions, all elements are one row.
+  if (dims->empty() && self->rank() > 0) {
+    SymExpr count = 1;
+    for (const SymExpr &size : self->sizes)
+      count = count * size;
+    rolled = withSizes(kernel, *self, count);
+    dims->push_back(0);
+  }
+  if (kernel.declined() || dims->size() != shifts->size())
     return failure();
   for (int64_t &dim : *dims) {
-    if (dim < -self->rank() || dim >= self->rank())
+    if (dim < -rolled.rank() || dim >= rolled.rank())
       return failure();
     if (dim < 0)
-      dim += self->rank();
+      dim += rolled.rank();
   }
-  return rearranged(call, kernel, *self, [&](MutableArrayRef<Scalar> position) {
-    for (auto [dim, shift] : llvm::zip(*dims, *shifts)) {
-      const SymExpr &size = self->sizes[dim];
-      Scalar by =
-          exprScalar(SymExpr::make(SymExpr::Kind::Mod, {SymExpr(shift), size}),
-                     position[dim]);
-      Scalar moved = position[dim] - by;
-      position[dim] = select(moved < moved.constant(0),
-                             moved + exprScalar(size, moved), moved);
-    }
-  });
+  SmallVector<SymExpr> sizes = rolled.sizes;
+  for (auto [dim, shift] : llvm::zip(*dims, *shifts)) {
+    const SymExpr &size = sizes[dim];
+    // The last `wrapped` become the first; of nothing, none.
+    SymExpr divisor = SymExpr::make(SymExpr::Kind::Max, {1, size});
+    SymExpr wrapped = SymExpr::make(SymExpr::Kind::Mod, {shift, divisor});
+    if (wrapped.isInteger(0))
+      continue;
+    SymExpr rest = size - wrapped;
+    rolled = kernel.concat({kernel.slice(rolled, dim, rest, wrapped, 1),
+                            kernel.slice(rolled, dim, 0, rest, 1)},
+                           dim, sizes);
+  }
+  return SmallVector<Tensor>{withSizes(kernel, rolled, self->sizes)};
 }
 
 /// Zeros of `input_sizes`, with the gradient where the forward operator read.
@@ -320,7 +334,8 @@ Lowered lowerSelectBackward(graph::CallOp call, KernelBuilder &kernel) {
 enum class Border { Reflect, Replicate };
 
 /// Positions outside the source are those inside that a mirror or the nearest
-/// edge shows.
+/// edge shows. The last dimension, along which lanes mostly run, is made of
+/// pieces in which positions follow one another.
 template <Border border>
 Lowered lowerBorderPad(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> self = input(call, kernel);
@@ -346,19 +361,47 @@ Lowered lowerBorderPad(graph::CallOp call, KernelBuilder &kernel) {
   }
   if (sizes != resultSizes(call))
     return failure();
-  return rearranged(call, kernel, *self, [&](MutableArrayRef<Scalar> position) {
-    for (int64_t dim = 0; dim < self->rank(); ++dim) {
-      if (!isPadded[dim])
-        continue;
-      Scalar zero = position[dim].constant(0);
-      Scalar last = exprScalar(self->sizes[dim] - SymExpr(1), position[dim]);
-      Scalar at = position[dim] - position[dim].constant(low[dim]);
-      if (border == Border::Reflect)
-        at = last - abs(last - abs(at));
-      // In range whatever the sizes are, which the fake implementation checked.
-      position[dim] = max(zero, min(at, last));
-    }
-  });
+  int64_t last = self->rank() - 1;
+  // `length` elements along the last dimension, read at first + step * i.
+  auto piece = [&](const SymExpr &length, const SymExpr &first, int64_t step) {
+    SmallVector<SymExpr> pieceSizes = sizes;
+    pieceSizes[last] = length;
+    return rearranged(
+        kernel, *self, pieceSizes, [&](MutableArrayRef<Scalar> position) {
+          for (int64_t dim = 0; dim < last; ++dim) {
+            if (!isPadded[dim])
+              continue;
+            Scalar zero = position[dim].constant(0);
+            Scalar edge =
+                exprScalar(self->sizes[dim] - SymExpr(1), position[dim]);
+            Scalar at = position[dim] - position[dim].constant(low[dim]);
+            if (border == Border::Reflect)
+              at = edge - abs(edge - abs(at));
+            // In range whatever the sizes are, which the fake implementation
+            // checked.
+            position[dim] = max(zero, min(at, edge));
+          }
+          Scalar start = exprScalar(first, position[last]);
+          if (step == 0)
+            position[last] = start;
+          else
+            position[last] =
+                step > 0 ? start + position[last] : start - position[last];
+        });
+  };
+  int64_t step = border == Border::Reflect ? -1 : 0;
+  const SymExpr &size = self->sizes[last];
+  SmallVector<Tensor> pieces;
+  if (low[last] != 0)
+    pieces.push_back(
+        piece(low[last], step == 0 ? SymExpr(0) : SymExpr(low[last]), step));
+  pieces.push_back(piece(size, 0, 1));
+  SymExpr after = sizes[last] - size - SymExpr(low[last]);
+  if (!after.isInteger(0))
+    pieces.push_back(piece(after, size - SymExpr(step == 0 ? 1 : 2), step));
+  if (pieces.size() == 1)
+    return pieces;
+  return SmallVector<Tensor>{kernel.concat(pieces, last, sizes)};
 }
 
 /// A reshape that eager copies.

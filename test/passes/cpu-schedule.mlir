@@ -145,6 +145,31 @@ func.func @with_gaps(%x: !gaps, %y: !dense) -> !dense {
   return %0 : !dense
 }
 
+// Each piece of what is repeated has a loop of its own if that is worth it;
+// short ones are gathered at positions of 32 bits.
+// CHECK-LABEL: func.func @repeated
+// CHECK-NOT: narrow
+// CHECK: space = [#intarsia.expr<"8">, #intarsia.expr<"3">, #intarsia.expr<"100">]
+// CHECK-LABEL: func.func @repeated_short
+// CHECK: narrow
+// CHECK-SAME: space = [#intarsia.expr<"8">, #intarsia.expr<"21">]
+func.func @repeated(%x: !intarsia.tensor<[8, 100]xf32>) -> !intarsia.tensor<[8, 300]xf32> {
+  %0 = intarsia.call "aten::repeat"(self = %x, repeats = [1, 3]) : (!intarsia.tensor<[8, 100]xf32>) -> !intarsia.tensor<[8, 300]xf32>
+  return %0 : !intarsia.tensor<[8, 300]xf32>
+}
+func.func @repeated_short(%x: !intarsia.tensor<[8, 7]xf32>) -> !intarsia.tensor<[8, 21]xf32> {
+  %0 = intarsia.call "aten::repeat"(self = %x, repeats = [1, 3]) : (!intarsia.tensor<[8, 7]xf32>) -> !intarsia.tensor<[8, 21]xf32>
+  return %0 : !intarsia.tensor<[8, 21]xf32>
+}
+
+// Loops over what a concatenation is of stay apart, though it is all one memory.
+// CHECK-LABEL: func.func @inserted
+// CHECK: loops = [array<i64: 0>, array<i64: 1>]
+func.func @inserted(%x: !dense, %y: !intarsia.tensor<[64, 8]xf32, strides = [32, 1]>) -> !dense {
+  %0 = intarsia.call "aten::slice_scatter"(self = %x, src = %y, dim = 1, start = 4, end = 12, step = 1) : (!dense, !intarsia.tensor<[64, 8]xf32, strides = [32, 1]>) -> !dense
+  return %0 : !dense
+}
+
 // Sums of columns, of which an operand's are contiguous: lanes run along them,
 // and what lies side by side is packed, in smaller blocks where they are long.
 // CHECK-LABEL: func.func @sums_across

@@ -23,6 +23,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -660,6 +661,36 @@ for diagonal in (0, 2, -3):
     add("shapes", n(aten.triu, diagonal), x, dtypes=ALL)
 add("shapes", lambda a, b: aten.slice_scatter(a, b, 1, 2, 7), x, shaped(7, 5), name="slice_scatter")
 add("shapes", lambda a, b: aten.select_scatter(a, b, 0, -2), x, shaped(13), name="select_scatter")
+
+
+# What is read in pieces along lanes: longer than vectors, and on several threads.
+PIECES: dict[str, Callable[..., Any]] = {
+    "rolled": lambda v: [v.roll(shift, -1) + 1 for shift in (7, -5, 70, 0, 1000, -1000)],
+    "rolled twice": lambda v: (v * 2).roll((3, -20, 1), (0, 1, 1)) - v,
+    "rolled, all": lambda v: v.roll(39),
+    "repeated": lambda v: (v.repeat(1, 3), v.repeat(2, 2) * 2, v.repeat(2, 1, 20)),
+    "repeated and reshaped": lambda v: v.repeat(1, 3).reshape(-1) + v.repeat(3, 1).reshape(-1),
+    "repeated, short": lambda v: v[:, :7].repeat(1, 20) + v[:, :4].repeat(1, 35),
+    "each repeated": lambda v: [v.repeat_interleave(k, -1).sin() for k in (2, 16, 20)],
+    "repeated rows": lambda v: v.repeat(2, 2).sum(1) + v.repeat(2, 1).softmax(1)[:, 0],
+    "side by side": lambda v: torch.cat([v, -v], 1).reshape(-1) * 2,
+    "inserted": lambda v: torch.slice_scatter(v, v[:, :30] * 2, 1, 17, 47),
+    "mirrored": lambda v: aten.reflection_pad1d(v, [20, 17]) * 2,
+    "mirrored rows": lambda v: aten.reflection_pad2d(v.view(1, *v.shape), [3, 2, 1, 3]),
+    "edges": lambda v: aten.replication_pad1d(v, [20, 17]) + aten.replication_pad1d(v, [37, 0]),
+    "interleaved": lambda v: torch.stack([-v[:, 1::2], v[:, ::2]], -1).flatten(-2),
+    "shuffled": lambda v: aten.pixel_shuffle(v.reshape(1, 4, -1, 15), 2) * 2,
+}
+for label, pieces in PIECES.items():
+    add("pieces", pieces, shaped(6, 70), dtypes=(f32, bf16), name=label, ulp=FUNCTION)
+FLAT_PIECES: dict[str, Callable[..., Any]] = {
+    "rolled, flat": lambda v: v.roll(777) + 1,
+    "one after the other": lambda v: torch.cat([v, v * 2, v[:100]]),
+    "padded, flat": lambda v: aten.constant_pad_nd(v, [5, 9], 1.5) * 2,
+    "repeated, flat": lambda v: v.repeat(3) * 2,
+}
+for label, pieces in FLAT_PIECES.items():
+    add("pieces", pieces, shaped(70_001), dtypes=(f32,), name=label, layouts=DENSE)
 
 
 # Division. Eager dies of the least integer divided by -1, so the dividends have none.
@@ -1321,6 +1352,19 @@ def test_functions_of_gamma_within_two_ulp() -> None:
         unit = torch.ldexp(torch.ones_like(exact), exact.frexp().exponent.clamp(min=-125) - 24)
         error = ((got.double() - exact).abs() / unit)[~same]
         assert not error.numel() or error.max() <= 2, (function, error.max())
+
+
+def test_nothing_is_rolled(tmp_path: Path) -> None:
+    class Roll(torch.nn.Module):
+        def forward(self, v: torch.Tensor) -> torch.Tensor:
+            return v.roll(3, 0) + 1
+
+    sizes = ({0: torch.export.Dim("rows", min=0, max=100)},)
+    program = torch.export.export(Roll(), (torch.ones(5, 2),), dynamic_shapes=sizes)
+    compiled = intarsia.load(intarsia.aot_compile(program, tmp_path / "roll.pt2"))
+    for rows in (0, 1, 3, 40):
+        v = torch.arange(2.0 * rows).view(rows, 2)
+        assert torch.equal(compiled(v), Roll()(v))
 
 
 def test_loss_of_rows_that_are_other_products() -> None:

@@ -48,10 +48,24 @@ func.func @scatter(%x: !intarsia.tensor<[5, s0]xf32>, %y: !intarsia.tensor<[2, s
   return %0 : !intarsia.tensor<[5, s0]xf32>
 }
 
-// A mirror is arithmetic on positions.
+// What rolls over is two pieces, of sizes that are symbols, too.
+
+// CHECK-LABEL: func.func @roll
+// CHECK: tensor.extract_slice %{{.+}}[0, 6] [%{{.+}}, 3] [1, 1]
+// CHECK: tensor.extract_slice %{{.+}}[0, 0] [%{{.+}}, 6] [1, 1]
+// CHECK: tensor.concat dim(1)
+// CHECK: tensor.concat dim(0)
+func.func @roll(%x: !intarsia.tensor<[s0, 9]xf32>) -> !intarsia.tensor<[s0, 9]xf32> {
+  %0 = intarsia.call "aten::roll"(self = %x, shifts = [12, 2], dims = [1, 0])
+    : (!intarsia.tensor<[s0, 9]xf32>) -> !intarsia.tensor<[s0, 9]xf32>
+  return %0 : !intarsia.tensor<[s0, 9]xf32>
+}
+
+// A mirror is arithmetic on positions, in pieces along the last dimension.
 
 // CHECK-LABEL: func.func @reflection_pad
-// CHECK: tensor.extract
+// CHECK-COUNT-3: tensor.extract %
+// CHECK: tensor.concat dim(1)
 func.func @reflection_pad(%x: !intarsia.tensor<[s0, 9]xf32>) -> !intarsia.tensor<[s0, 14]xf32> {
   %0 = intarsia.call "aten::reflection_pad1d"(self = %x, padding = [3, 2])
     : (!intarsia.tensor<[s0, 9]xf32>) -> !intarsia.tensor<[s0, 14]xf32>
