@@ -65,7 +65,13 @@ public:
   }
 
 private:
-  LogicalResult schedule(graph::KernelOp kernelOp, bool mayUseColumns = true);
+  /// Where lanes run in a kernel that reduces: along rows that lie side by
+  /// side, or along a row.
+  enum class Lanes { AsDimensions, AlongRow, AcrossRows };
+  /// Across the rows, they run along the dimension `across`.
+  LogicalResult schedule(graph::KernelOp kernelOp,
+                         Lanes direction = Lanes::AsDimensions,
+                         int64_t across = -1);
 };
 
 /// True if the loops over `outer` and `inner` (of size `size`) can be one:
@@ -155,8 +161,18 @@ bool gathers(const Observations &seen) {
   });
 }
 
-LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp,
-                                    bool mayUseColumns) {
+/// Whether memory is read or written along one of these loops as it lies.
+bool runsAlong(const Observations &seen, const std::set<std::string> &loops) {
+  return llvm::any_of(seen.offsets, [&](const SymExpr &offset) {
+    return llvm::any_of(loops, [&](const std::string &loop) {
+      std::optional<SymExpr> stride = strideAlong(offset, loop);
+      return stride && stride->isInteger(1);
+    });
+  });
+}
+
+LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp, Lanes direction,
+                                    int64_t across) {
   MLIRContext *context = kernelOp.getContext();
   Builder builder(context);
   FailureOr<Space> decidedSpace = Space::of(kernelOp);
@@ -175,11 +191,15 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp,
            space.size();
   });
   // Rows lie side by side when the innermost dimension is one of theirs.
-  bool columns = false;
-  for (int64_t dim : llvm::seq<int64_t>(0, rank))
-    if (!space.sizes[dim].isInteger(1))
-      columns =
-          mayUseColumns && !pure && llvm::is_contained(space.rowDims(), dim);
+  bool columns = direction == Lanes::AcrossRows;
+  if (direction == Lanes::AsDimensions && !pure)
+    for (int64_t dim : llvm::seq<int64_t>(0, rank))
+      if (!space.sizes[dim].isInteger(1))
+        columns = llvm::is_contained(space.rowDims(), dim);
+  if (across >= 0) {
+    order.erase(llvm::find(order, across));
+    order.insert(order.begin() + rows - 1, across);
+  }
   // What is carried from one element to the next leaves lanes to the rows, even
   // to rows that lie apart if it is dear.
   bool isCarried = false;
@@ -208,8 +228,26 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp,
   const Observations &seen = *observed;
   // Then lanes along the reduction read that as it lies, and what lies side by
   // side is packed.
-  if (columns && !hasFullRoot && !isCarried && readsAcrossLanes(seen))
-    return schedule(kernelOp, /*mayUseColumns=*/false);
+  bool mayTurn = direction == Lanes::AsDimensions && !pure && !isCarried;
+  if (columns && mayTurn && !hasFullRoot && readsAcrossLanes(seen))
+    return schedule(kernelOp, Lanes::AlongRow);
+  // Memory may lie otherwise than the dimensions do.
+  if (mayTurn && rows > 0) {
+    std::set<std::string> inside;
+    for (int64_t loop = rows; loop < rank; ++loop)
+      inside.insert(plan.vectorRoots && !columns && loop + 1 == rank
+                        ? std::string("v")
+                        : "i" + std::to_string(loop));
+    for (const auto &[op, loops] : seen.reductions)
+      for (const Observations::ReductionLoop &loop : loops)
+        inside.insert(loop.symbol);
+    bool isAlongRow = runsAlong(seen, inside);
+    if (columns && isAlongRow && !runsAlong(seen, {"v"}))
+      return schedule(kernelOp, Lanes::AlongRow);
+    for (int64_t loop = 0; loop < rows && !columns && !isAlongRow; ++loop)
+      if (runsAlong(seen, {"i" + std::to_string(loop)}))
+        return schedule(kernelOp, Lanes::AcrossRows, order[loop]);
+  }
 
   // What is read in pieces along the last dimension makes it two.
   if (pure && rank > 0 && llvm::is_sorted(order))
@@ -221,7 +259,7 @@ LogicalResult CPUSchedule::schedule(graph::KernelOp kernelOp,
       NamedAttrList decisions(kernelOp.getDecisionsAttr());
       Space::ofElements(sizes).set(decisions, context);
       kernelOp.setDecisionsAttr(decisions.getDictionary(context));
-      return schedule(kernelOp, mayUseColumns);
+      return schedule(kernelOp);
     }
 
   // One loop for what lies one after the other, rows and the rest apart.

@@ -41,10 +41,11 @@ Lowered reducedLoss(graph::CallOp call, KernelBuilder &kernel,
 }
 
 /// A loss on each element, then a mean or sum over all. The elements are a
-/// tensor of the input's dtype in eager, so they round.
-Lowered lowerElementLoss(
-    graph::CallOp call, KernelBuilder &kernel,
-    llvm::function_ref<Scalar(const Scalar &, const Scalar &)> loss) {
+/// tensor of the input's dtype in eager, so they round. After self and target,
+/// the loss has the call's tensors of the names in `more`, of that dtype.
+Lowered lowerElementLoss(graph::CallOp call, KernelBuilder &kernel,
+                         ArrayRef<StringRef> more,
+                         llvm::function_ref<Scalar(ArrayRef<Scalar>)> loss) {
   std::optional<Tensor> self = tensorArgument(call, kernel, "self");
   std::optional<Tensor> target = tensorArgument(call, kernel, "target");
   std::optional<int64_t> reduction = call.intArg("reduction");
@@ -53,9 +54,23 @@ Lowered lowerElementLoss(
       target->dtype != dtype || self->sizes != target->sizes ||
       !isFloatingPoint(dtype))
     return failure();
-  Tensor losses = compute(kernel, {*self, *target}, self->sizes, dtype,
-                          [&](ArrayRef<Scalar> v) { return loss(v[0], v[1]); });
+  SmallVector<Operand> operands = {*self, *target};
+  for (StringRef name : more) {
+    std::optional<Argument> factor = argument(call, kernel, name);
+    if (!factor || !factor->tensor || factor->dtype != dtype ||
+        !broadcastsTo(*factor, self->sizes))
+      return failure();
+    operands.push_back(broadcast(*factor->tensor, self->sizes));
+  }
+  Tensor losses = compute(kernel, operands, self->sizes, dtype, loss);
   return reducedLoss(call, kernel, losses, *reduction);
+}
+
+Lowered lowerElementLoss(
+    graph::CallOp call, KernelBuilder &kernel,
+    llvm::function_ref<Scalar(const Scalar &, const Scalar &)> loss) {
+  return lowerElementLoss(call, kernel, {},
+                          [&](ArrayRef<Scalar> v) { return loss(v[0], v[1]); });
 }
 
 Lowered lowerMSELoss(graph::CallOp call, KernelBuilder &kernel) {
@@ -97,17 +112,28 @@ Lowered lowerHuberLoss(graph::CallOp call, KernelBuilder &kernel) {
   });
 }
 
-/// (1 - target) * x - log(sigmoid(x)), a chain of operators in eager.
+/// (1 - target) * x - log(sigmoid(x)), a chain of operators in eager. The
+/// logarithm's factor is 1 + (pos_weight - 1) * target.
 Lowered lowerBCEWithLogits(graph::CallOp call, KernelBuilder &kernel) {
-  if (!call.isNone("weight") || !call.isNone("pos_weight"))
-    return failure();
+  bool hasWeight = !call.isNone("weight");
+  bool hasPositive = !call.isNone("pos_weight");
+  SmallVector<StringRef> more;
+  if (hasPositive)
+    more.push_back("pos_weight");
+  if (hasWeight)
+    more.push_back("weight");
   DType dtype = resultDType(call);
-  return lowerElementLoss(
-      call, kernel, [&](const Scalar &x, const Scalar &target) {
-        Scalar logSigmoid = min(x, x.constant(0.0)) - log1p(exp(-abs(x)));
-        Scalar other = (1.0 - target).roundedTo(dtype) * x;
-        return other.roundedTo(dtype) - logSigmoid.roundedTo(dtype);
-      });
+  auto round = [&](const Scalar &x) { return x.roundedTo(dtype); };
+  return lowerElementLoss(call, kernel, more, [&](ArrayRef<Scalar> v) {
+    const Scalar &x = v[0], &target = v[1];
+    Scalar log = round(min(x, x.constant(0.0)) - log1p(exp(-abs(x))));
+    if (hasPositive) {
+      Scalar factor = round(round(round(v[2] - 1.0) * target) + 1.0);
+      log = round(factor * log);
+    }
+    Scalar loss = round(round(1.0 - target) * x) - log;
+    return hasWeight ? round(loss) * v.back() : loss;
+  });
 }
 
 /// The gradient of such a loss, as PyTorch's kernels multiply it together: the

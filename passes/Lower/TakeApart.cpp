@@ -14,26 +14,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Lower/TakeApart.h"
-#include "passes/Lower/Arguments.h"
-#include "passes/Normalise/NewCall.h"
+#include "passes/Lower/Parts.h"
 
 using namespace mlir;
 
 namespace intarsia::lower {
 namespace {
-
-/// What is in the place of the call's outputs; none if it stays.
-using Parts = SmallVector<Value>;
-using Composite = Parts (*)(graph::CallOp call, OpBuilder &builder);
-
-graph::TensorType typeOf(Value value) {
-  return value ? dyn_cast<graph::TensorType>(value.getType())
-               : graph::TensorType();
-}
-
-NewCall make(graph::CallOp call, OpBuilder &builder, StringRef name) {
-  return NewCall(builder, call.getLoc(), name);
-}
 
 //===----------------------------------------------------------------------===//
 // Views
@@ -247,8 +233,59 @@ Parts takeTakeAlongDim(graph::CallOp call, OpBuilder &builder) {
               .createOne(call.getOutputs().front().getType())};
 }
 
+/// Beyond a border lies what the other one has.
+Parts takeCircularPad(graph::CallOp call, OpBuilder &builder) {
+  Value padded = call.operand("self");
+  graph::TensorType type = typeOf(padded);
+  std::optional<SmallVector<int64_t>> pad = intsArgument(call, "pad");
+  if (!type || !type.hasContiguousStrides() || !pad || pad->size() % 2 != 0 ||
+      static_cast<int64_t>(pad->size()) > 2 * type.getRank())
+    return {};
+  for (int64_t number = 0; number < static_cast<int64_t>(pad->size() / 2);
+       ++number) {
+    int64_t before = (*pad)[2 * number], after = (*pad)[2 * number + 1];
+    int64_t dim = type.getRank() - 1 - number;
+    SmallVector<SymExpr> sizes = type.getSizeExprs();
+    SymExpr size = sizes[dim];
+    std::optional<int64_t> known = size.asInteger();
+    // Eager cuts off what is negative.
+    if (before < 0 || after < 0 || (known && std::max(before, after) > *known))
+      return {};
+    auto slice = [&](const SymExpr &start, const SymExpr &end) {
+      SmallVector<SymExpr> part = sizes;
+      part[dim] = end - start;
+      auto view =
+          graph::TensorType::get(type.getContext(), part, type.getStrideExprs(),
+                                 type.getDtype(), type.getDevice());
+      return make(call, builder, "aten::slice.Tensor")
+          .value("self", padded)
+          .integer("dim", dim)
+          .size("start", start)
+          .size("end", end)
+          .integer("step", 1)
+          .createOne(view, /*isView=*/true);
+    };
+    SmallVector<Value> pieces;
+    if (before)
+      pieces.push_back(slice(size - SymExpr(before), size));
+    pieces.push_back(padded);
+    if (after)
+      pieces.push_back(slice(0, after));
+    sizes[dim] = size + SymExpr(before + after);
+    type = denseType(type, sizes);
+    NewCall cat = make(call, builder, "aten::cat");
+    cat.values("tensors", pieces).integer("dim", dim);
+    padded = cat.createOne(type);
+  }
+  if (type != call.getOutputs().front().getType())
+    return {};
+  return {padded};
+}
+
 /// What lies beyond the border is a reflection, or the border itself.
 Parts takePad(graph::CallOp call, OpBuilder &builder) {
+  if (call.arg("mode") && call.stringArg("mode") == "circular")
+    return takeCircularPad(call, builder);
   StringRef border =
       llvm::StringSwitch<StringRef>(call.stringArg("mode").value_or("constant"))
           .Case("reflect", "aten::reflection_pad")
@@ -320,41 +357,6 @@ Parts takeRReLU(graph::CallOp call, OpBuilder &builder) {
               .createOne(call.getOutputs().front().getType())};
 }
 
-/// Reduces the losses of elements as `reduction` says.
-Parts reduced(graph::CallOp call, OpBuilder &builder, Value losses) {
-  Type result = call.getOutputs().front().getType();
-  std::optional<int64_t> reduction = call.intArg("reduction");
-  enum { None, Mean, Sum };
-  if (reduction == None)
-    return {losses};
-  return {make(call, builder, reduction == Mean ? "aten::mean" : "aten::sum")
-              .value("self", losses)
-              .none("dtype")
-              .createOne(result)};
-}
-
-Parts takeL1Loss(graph::CallOp call, OpBuilder &builder) {
-  graph::TensorType self = typeOf(call.operand("self"));
-  graph::TensorType target = typeOf(call.operand("target"));
-  std::optional<int64_t> reduction = call.intArg("reduction");
-  if (!self || !target || !reduction || self.getDtype() != target.getDtype() ||
-      isComplex(self.getDtype()) ||
-      self.getSizeExprs() != target.getSizeExprs() ||
-      self.getStrideExprs() != target.getStrideExprs() ||
-      !self.hasContiguousStrides())
-    return {};
-  graph::TensorType type = denseType(self, self.getSizeExprs());
-  Value difference = make(call, builder, "aten::sub.Tensor")
-                         .from(call, "self")
-                         .from(call, "target", "other")
-                         .integer("alpha", 1)
-                         .createOne(type);
-  Value losses = make(call, builder, "aten::abs")
-                     .value("self", difference)
-                     .createOne(type);
-  return reduced(call, builder, losses);
-}
-
 /// A vector norm, which other orders of vectors and all orders of matrices are
 /// not.
 Parts takeNorm(graph::CallOp call, OpBuilder &builder) {
@@ -375,37 +377,40 @@ Parts takeNorm(graph::CallOp call, OpBuilder &builder) {
 }
 
 const llvm::StringMap<Composite> &composites() {
-  static const llvm::StringMap<Composite> table = {
-      {"aten::broadcast_tensors", takeBroadcastTensors},
-      {"aten::column_stack", takeColumnStack},
-      {"aten::diff", takeDiff},
-      {"aten::dsplit.array", takeSplitAt<2>},
-      {"aten::dsplit.int", takeSplitAt<2>},
-      {"aten::dstack", takeStack<2, 3>},
-      {"aten::fliplr", takeFlip<1>},
-      {"aten::flipud", takeFlip<0>},
-      {"aten::ger", takeOuter},
-      {"aten::hsplit.array", takeHorizontalSplit},
-      {"aten::hsplit.int", takeHorizontalSplit},
-      {"aten::hstack", takeStack<1, 1>},
-      {"aten::l1_loss", takeL1Loss},
-      {"aten::linalg_norm", takeNorm},
-      {"aten::meshgrid", takeMeshgrid},
-      {"aten::meshgrid.indexing", takeMeshgrid},
-      {"aten::outer", takeOuter},
-      {"aten::pad", takePad},
-      {"aten::prelu", takePReLU},
-      {"aten::row_stack", takeStack<0, 2>},
-      {"aten::rrelu", takeRReLU},
-      {"aten::selu", takeSELU},
-      {"aten::take_along_dim", takeTakeAlongDim},
-      {"aten::tensor_split.indices", takeTensorSplit},
-      {"aten::tensor_split.sections", takeTensorSplit},
-      {"aten::tile", takeTile},
-      {"aten::vsplit.array", takeSplitAt<0>},
-      {"aten::vsplit.int", takeSplitAt<0>},
-      {"aten::vstack", takeStack<0, 2>},
-  };
+  static const llvm::StringMap<Composite> table = [] {
+    llvm::StringMap<Composite> table = {
+        {"aten::broadcast_tensors", takeBroadcastTensors},
+        {"aten::column_stack", takeColumnStack},
+        {"aten::diff", takeDiff},
+        {"aten::dsplit.array", takeSplitAt<2>},
+        {"aten::dsplit.int", takeSplitAt<2>},
+        {"aten::dstack", takeStack<2, 3>},
+        {"aten::fliplr", takeFlip<1>},
+        {"aten::flipud", takeFlip<0>},
+        {"aten::ger", takeOuter},
+        {"aten::hsplit.array", takeHorizontalSplit},
+        {"aten::hsplit.int", takeHorizontalSplit},
+        {"aten::hstack", takeStack<1, 1>},
+        {"aten::linalg_norm", takeNorm},
+        {"aten::meshgrid", takeMeshgrid},
+        {"aten::meshgrid.indexing", takeMeshgrid},
+        {"aten::outer", takeOuter},
+        {"aten::pad", takePad},
+        {"aten::prelu", takePReLU},
+        {"aten::row_stack", takeStack<0, 2>},
+        {"aten::rrelu", takeRReLU},
+        {"aten::selu", takeSELU},
+        {"aten::take_along_dim", takeTakeAlongDim},
+        {"aten::tensor_split.indices", takeTensorSplit},
+        {"aten::tensor_split.sections", takeTensorSplit},
+        {"aten::tile", takeTile},
+        {"aten::vsplit.array", takeSplitAt<0>},
+        {"aten::vsplit.int", takeSplitAt<0>},
+        {"aten::vstack", takeStack<0, 2>},
+    };
+    addLosses(table);
+    return table;
+  }();
   return table;
 }
 

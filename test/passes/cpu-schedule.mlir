@@ -145,6 +145,23 @@ func.func @with_gaps(%x: !gaps, %y: !dense) -> !dense {
   return %0 : !dense
 }
 
+// Of an image whose channels lie side by side, lanes run along those, whichever
+// dimension they are.
+// CHECK-LABEL: func.func @over_pixels
+// CHECK: columns, {{.*}} loops = [array<i64: 0>, array<i64: 1>, array<i64: 2, 3>]
+// CHECK-LABEL: func.func @over_channels
+// CHECK-NOT: columns
+// CHECK: vector_roots
+!image = !intarsia.tensor<[2, 48, 9, 7]xf32, strides = [3024, 1, 336, 48]>
+func.func @over_pixels(%x: !image) -> !intarsia.tensor<[2, 48]xf32> {
+  %0 = intarsia.call "aten::sum.dim_IntList"(self = %x, dim = [2, 3], keepdim = false, dtype = none) : (!image) -> !intarsia.tensor<[2, 48]xf32>
+  return %0 : !intarsia.tensor<[2, 48]xf32>
+}
+func.func @over_channels(%x: !image) -> !image {
+  %0 = intarsia.call "aten::_softmax"(self = %x, dim = 1, half_to_float = false) : (!image) -> !image
+  return %0 : !image
+}
+
 // Each piece of what is repeated has a loop of its own if that is worth it;
 // short ones are gathered at positions of 32 bits.
 // CHECK-LABEL: func.func @repeated

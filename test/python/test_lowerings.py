@@ -693,6 +693,37 @@ for label, pieces in FLAT_PIECES.items():
     add("pieces", pieces, shaped(70_001), dtypes=(f32,), name=label, layouts=DENSE)
 
 
+# Memory that lies otherwise than the dimensions do decides where lanes run.
+def channels_last(v: torch.Tensor) -> torch.Tensor:
+    return v.contiguous(memory_format=torch.channels_last)
+
+
+def permuted(v: torch.Tensor) -> torch.Tensor:
+    return v.permute(3, 2, 0, 1).contiguous().permute(2, 3, 1, 0)
+
+
+OF_CHANNELS: dict[str, Callable[..., Any]] = {
+    "of an image": lambda v: [f(v, (2, 3)) for f in (torch.mean, torch.amax, torch.sum)],
+    "of channels": lambda v: [f(v, (0, 2, 3)) for f in (torch.mean, torch.amin, torch.var)],
+    "beside": lambda v: [f(v, d, keepdim=True) for f in (torch.sum, torch.amax) for d in (0, 1, 2)],
+    "softmax": lambda v: [v.softmax(d) for d in range(4)],
+    "deviations": lambda v: (v - v.mean((2, 3), keepdim=True)) / v.std((2, 3), keepdim=True),
+    "mixed": lambda v: (v * v.contiguous()).sum((2, 3)) + (v.flip(3) + v.contiguous()).sum(1).sum(),
+    "largest": lambda v: [*v.max(1), *v.flatten(2).min(2)],
+    "running": lambda v: (v.cumsum(1), v.cumsum(2)),
+}
+for label, reduced in OF_CHANNELS.items():
+    add(
+        "channels last",
+        reduced,
+        shaped(3, 70, 5, 4),
+        dtypes=(f32,),
+        name=label,
+        relative=SUM,
+        layouts=(channels_last, permuted),
+    )
+
+
 # Division. Eager dies of the least integer divided by -1, so the dividends have none.
 # Its vector loop gives up on quotients beyond 2**24 or so, which ours are exact for (the
 # unit tests of the math functions see to that).
