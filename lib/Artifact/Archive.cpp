@@ -66,10 +66,9 @@ Archive::Archive(const std::string &path) : file(path) {
     fail("", "is not a regular file");
   }
   size = static_cast<uint64_t>(status.st_size);
-  if (size < zip::kEndSize) {
+  if (size == 0) {
     ::close(descriptor);
-    fail("", "is not a zip archive, or is cut short (" + std::to_string(size) +
-                 " bytes)");
+    fail("", "is empty");
   }
   // Private and writable: an operator that writes into a weight without
   // declaring it changes this process's copy, and neither the file nor the
@@ -95,10 +94,37 @@ struct Directory {
 
 } // namespace
 
+/// What a file without the end of an archive is.
+static std::string whatElse(const std::byte *data, uint64_t size) {
+  std::string_view text(reinterpret_cast<const char *>(data), size);
+  if (text.starts_with("PK\3\4"))
+    return "is cut short: it begins like an archive, of which the end record "
+           "is missing";
+  std::string what;
+  uint64_t header = 0;
+  if (size >= 8)
+    std::memcpy(&header, data, sizeof(header));
+  if (size > 9 && data[8] == std::byte('{') && header <= size - 8)
+    what = ", but a safetensors file: weights without a program";
+  else if (text.starts_with("\x80\2"))
+    what = ", but a pickle, as older versions of torch.save wrote";
+  else if (text.starts_with("\x93NUMPY"))
+    what = ", but a .npy file";
+  else if (text.starts_with("\x7f"
+                            "ELF"))
+    what = ", but a program or shared library";
+  return "is no archive" + what +
+         "; torch.export.save and intarsia-compile write archives";
+}
+
 /// Finds the end record (the last one whose comment reaches exactly to the
 /// file's end) and, when it says so, its zip64 form.
 static std::optional<Directory>
 findDirectory(const std::byte *data, uint64_t size, std::string &fault) {
+  if (size < zip::kEndSize) {
+    fault = whatElse(data, size);
+    return std::nullopt;
+  }
   uint64_t last = size - zip::kEndSize;
   uint64_t first = last > 0xffff ? last - 0xffff : 0;
   for (uint64_t at = last + 1; at-- > first;) {
@@ -142,7 +168,7 @@ findDirectory(const std::byte *data, uint64_t size, std::string &fault) {
     }
     return directory;
   }
-  fault = "is not a zip archive, or is cut short: it has no end record";
+  fault = whatElse(data, size);
   return std::nullopt;
 }
 
@@ -175,6 +201,12 @@ static bool applyZip64(const std::byte *extra, uint64_t length,
     extra += count, length -= count;
   }
   return false;
+}
+
+std::string Archive::otherWriter() const {
+  if (find("constants.pkl"))
+    return "TorchScript (torch.jit.save)";
+  return find("data.pkl") ? "torch.save: weights or an object, no program" : "";
 }
 
 void Archive::readDirectory() {

@@ -331,13 +331,13 @@ public:
         askPython(askPython) {}
 
   void run() {
-    visit(program.graph, /*isMain=*/true);
+    visit(program.graph, "");
     for (auto &[name, graph] : program.graphs)
-      visit(graph, /*isMain=*/false);
+      visit(graph, name);
   }
 
 private:
-  void visit(Graph &graph, bool isMain) {
+  void visit(Graph &graph, const std::string &name) {
     std::map<std::string, size_t> calls;
     for (Node &node : graph.nodes) {
       StringRef target = node.target;
@@ -353,8 +353,8 @@ private:
       if (!schema || !returnsNumber(*schema))
         continue;
       try {
-        importer::promiseNumber(
-            node, graph, promiseOf(node, graph, *schema, isMain, number));
+        importer::promiseNumber(node, graph,
+                                promiseOf(node, graph, *schema, name, number));
       } catch (const Unknown &unknown) {
         if (warned.insert(node.target).second)
           runtime::warn(node.target +
@@ -368,11 +368,10 @@ private:
 
   /// Python's fakes are asked in Python, where tensors have their own device.
   ValueMeta promiseOf(const Node &node, const Graph &graph,
-                      const importer::OperatorSchema &schema, bool isMain,
-                      size_t number) {
+                      const importer::OperatorSchema &schema,
+                      const std::string &name, size_t number) {
     bool isHere = registered(node.target) && !schema.fakeLocation.empty();
-    return isHere ? ofFake(node, graph, schema)
-                  : ofPython(node, isMain, number);
+    return isHere ? ofFake(node, graph, schema) : ofPython(node, name, number);
   }
 
   ValueMeta ofFake(const Node &node, const Graph &graph,
@@ -388,15 +387,13 @@ private:
     return *promised;
   }
 
-  ValueMeta ofPython(const Node &node, bool isMain, size_t number) {
-    if (isMain && !told)
+  ValueMeta ofPython(const Node &node, const std::string &name, size_t number) {
+    if (!told)
       told = askPython();
-    if (isMain)
-      if (auto found = told->find(node.target);
-          found != told->end() && number < found->second.size() &&
-          found->second[number].kind != ValueMeta::Kind::None)
-        return found->second[number];
-    throw Unknown{"its fake is registered by Python code"};
+    const std::vector<ValueMeta> &calls = (*told)[name][node.target];
+    if (number >= calls.size() || calls[number].kind == ValueMeta::Kind::None)
+      throw Unknown{"its fake is registered by Python code"};
+    return calls[number];
   }
 
   importer::Program &program;

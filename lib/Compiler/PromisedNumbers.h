@@ -25,9 +25,11 @@
 
 namespace intarsia {
 
-/// For an operator, what each of its calls in the main graph returns, in order;
-/// nothing where that cannot be told.
-using PromisedNumbers = std::map<std::string, std::vector<importer::ValueMeta>>;
+/// For a graph, of which the main one has no name, and an operator, what each
+/// of its calls returns, in order; nothing where that cannot be told.
+using PromisedNumbers =
+    std::map<std::string,
+             std::map<std::string, std::vector<importer::ValueMeta>>>;
 
 /// Gives the calls of operators that return a number alone, and of which the
 /// program does not say what, a result with the number that is promised.

@@ -52,5 +52,7 @@ void intarsia::runPython(const std::string &module,
                       /*isMissing=*/true);
   if (auto buffer = llvm::MemoryBuffer::getFile(errors))
     failure = (*buffer)->getBuffer().rtrim().str();
+  if (llvm::StringRef(failure).contains("No module named 'intarsia'"))
+    throw PythonError(*python + " has no module intarsia" + remedy);
   throw PythonError(*python + " " + purpose + ": " + failure);
 }

@@ -105,11 +105,13 @@ PromisedNumbers intarsia::readPromisedNumbers(const std::string &json) {
     llvm::consumeError(value.takeError());
     return numbers;
   }
-  if (const llvm::json::Object *operators = value->getAsObject())
-    for (const auto &[name, list] : *operators)
-      if (const llvm::json::Array *calls = list.getAsArray())
-        for (const llvm::json::Value &call : *calls)
-          numbers[name.str()].push_back(numberOf(call));
+  const llvm::json::Object none, *graphs = value->getAsObject();
+  for (const auto &[graph, operators] : graphs ? *graphs : none)
+    if (const llvm::json::Object *lists = operators.getAsObject())
+      for (const auto &[name, list] : *lists)
+        if (const llvm::json::Array *calls = list.getAsArray())
+          for (const llvm::json::Value &call : *calls)
+            numbers[graph.str()][name.str()].push_back(numberOf(call));
   return numbers;
 }
 

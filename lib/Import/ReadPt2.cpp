@@ -20,6 +20,7 @@
 #include "StackTrace.h"
 #include "intarsia/Artifact/Archive.h"
 #include "intarsia/Import/Import.h"
+#include "intarsia/Plan/Metadata.h"
 
 #include <set>
 
@@ -845,6 +846,19 @@ Program Pt2Reader::read(StringRef record) {
   return std::move(program);
 }
 
+/// What an archive without a program is, and what to compile instead.
+static std::string whatElse(const artifact::Archive &archive) {
+  if (archive.find(plan::metadataRecord))
+    return "this compiled file leaves the program in another one "
+           "(--code-only); compile that";
+  std::string writer = archive.otherWriter();
+  if (writer.empty())
+    return "this is no file that torch.export.save wrote";
+  return "this is a file of " + writer +
+         ". Export the module: torch.export.save(torch.export.export(module, "
+         "inputs), \"model.pt2\")";
+}
+
 llvm::Expected<Program> importer::readPt2(StringRef path) {
   try {
     artifact::Archive archive(path.str());
@@ -860,9 +874,8 @@ llvm::Expected<Program> importer::readPt2(StringRef path) {
         chosen = record.name;
     }
     if (chosen.empty())
-      throw artifact::ArchiveError(
-          path.str(), "models/model.json",
-          "is missing: this is no file that torch.export.save wrote");
+      throw artifact::ArchiveError(path.str(), "models/model.json",
+                                   "is missing: " + whatElse(archive));
     if (chosen != "models/model.json" && found != chosen)
       throw artifact::ArchiveError(path.str(), "",
                                    "holds several programs (" + found +

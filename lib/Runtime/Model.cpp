@@ -81,8 +81,9 @@ std::string remedy(bool fromLibrary, bool fromPython,
   if (fromLibrary)
     text += "\nGive the library that registers " +
             std::string(fromPython ? "the others" : "them") +
-            ": --op-library libX.so (Model::Options::operatorLibraries in C++; "
-            "in Python, op_libraries= or import the module that loads it).";
+            ": --op-library libX.so (Model::Options::operatorLibraries in C++, "
+            "intarsiaModelLoad's operatorLibraries in C; in Python, "
+            "op_libraries= or import the module that loads it).";
   if (!fromPython)
     return text;
   std::string modules;
@@ -181,11 +182,19 @@ static auto reporting(const std::string &path, Function function) {
 
 static plan::Metadata readMetadata(const Archive &archive) {
   const std::string &path = archive.path();
-  if (!archive.find(plan::metadataRecord))
-    throw Error(ErrorKind::Load,
-                "'" + path + "' is not a compiled artifact: it has no record " +
-                    std::string(plan::metadataRecord) +
-                    ". Run intarsia-compile on it first.");
+  if (!archive.find(plan::metadataRecord)) {
+    std::string writer = archive.otherWriter();
+    throw Error(
+        ErrorKind::Load,
+        writer.empty()
+            ? "'" + path + "' is not a compiled artifact: it has no record " +
+                  std::string(plan::metadataRecord) +
+                  ". Run intarsia-compile on it first."
+            : "'" + path + "' is not a compiled artifact, but a file of " +
+                  writer +
+                  ". Export the module (torch.export.save), and run "
+                  "intarsia-compile on that.");
+  }
   plan::Metadata metadata =
       plan::metadataFromJson(archive.read(plan::metadataRecord));
   if (metadata.format != plan::artifactFormat)

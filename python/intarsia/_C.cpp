@@ -126,8 +126,7 @@ void warnInPython(const char *message) {
   if (!Py_IsInitialized())
     return;
   nb::gil_scoped_acquire gil;
-  if (PyErr_WarnEx(PyExc_UserWarning, message, 1) != 0)
-    throw nb::python_error();
+  nb::module_::import_("intarsia._warnings").attr("warn")(message);
 }
 
 //===----------------------------------------------------------------------===//

@@ -77,16 +77,18 @@ def note_numbers(program: torch.export.ExportedProgram) -> None:
         node.meta["custom"] = custom
 
 
-def numbers(source: str) -> dict[str, list[Any]]:
-    """For each operator of the saved program that returns a number alone, what its fake
-    returns for each call in the main graph: a boolean, an integer, a float as text, or None
-    where that cannot be told."""
-    result: dict[str, list[Any]] = {}
-    for node in _custom_calls(torch.export.load(source).graph):
-        if _fx.returns_number(node.target):
-            number = _fx.fake_number(node)
-            told = repr(number) if isinstance(number, float) else number
-            result.setdefault(node.target.name(), []).append(told)
+def numbers(source: str) -> dict[str, dict[str, list[Any]]]:
+    """For each graph of the saved program, and each operator that returns a number alone,
+    what its fake returns for each call: a boolean, an integer, a float as text, or None
+    where that cannot be told. The main graph's name is empty."""
+    result: dict[str, dict[str, list[Any]]] = {}
+    for name, module in torch.export.load(source).graph_module.named_modules():
+        for node in _custom_calls(module.graph) if isinstance(module, fx.GraphModule) else ():
+            if _fx.returns_number(node.target):
+                number = _fx.fake_number(node)
+                told = repr(number) if isinstance(number, float) else number
+                calls = result.setdefault(name, {}).setdefault(node.target.name(), [])
+                calls.append(told)
     return result
 
 

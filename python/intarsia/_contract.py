@@ -11,7 +11,6 @@ Inside a compiled graph, ``lib/Runtime/Torch/Calls.cpp`` does the same.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -23,6 +22,7 @@ from torch.utils import _pytree as pytree
 from intarsia._fakes import fake_location
 from intarsia._fx import source_line
 from intarsia._hooks import overloads_of
+from intarsia._warnings import warn
 from intarsia.errors import ContractError
 
 __all__ = ["Contract", "Symbols", "is_plain", "storage"]
@@ -131,12 +131,11 @@ class Contract:
             self._broken(what, f"{strides}")
         if not self.is_free and (self.node.target, place) not in _warned:
             _warned.add((self.node.target, place))
-            warnings.warn(
+            warn(
                 f"{self.node.target}: {what}, but its fake implementation promised {strides}"
                 f"{self._where()}. It is copied into the promised layout at every call. To save "
                 "the copy, return the kernel's strides from the fake implementation "
-                f"({self.fake}).",
-                stacklevel=2,
+                f"({self.fake})."
             )
         if None in strides:
             return t.contiguous()

@@ -17,17 +17,22 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from intarsia import _complete
 from intarsia._extension import extension
-from intarsia._process import register
+from intarsia._process import run
+
+
+def answer(request: dict[str, Any]) -> None:
+    if "program" in request:
+        told: Any = _complete.numbers(request["program"])
+    else:
+        schemas = {name: extension().operator_schema(name) for name in request["operators"]}
+        told = {name: schema for name, schema in schemas.items() if schema}
+    Path(sys.argv[2]).write_text(json.dumps(told))
+
 
 if __name__ == "__main__":
     request = json.loads(Path(sys.argv[1]).read_text())
-    register([*request["modules"], *request.get("libraries", ())])
-    if "program" in request:
-        answer = _complete.numbers(request["program"])
-    else:
-        schemas = {name: extension().operator_schema(name) for name in request["operators"]}
-        answer = {name: schema for name, schema in schemas.items() if schema}
-    Path(sys.argv[2]).write_text(json.dumps(answer))
+    run([*request["modules"], *request.get("libraries", ())], lambda: answer(request))

@@ -22,7 +22,6 @@ import json
 import math
 import operator
 import re
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +36,7 @@ from torch.utils._sympy.functions import FloorDiv
 
 from intarsia._hooks import AUTOCAST
 from intarsia._namespaces import STRIDED, is_pytorchs
+from intarsia._warnings import warn
 from intarsia.errors import CompileError
 
 __all__ = ["ReadGraph", "read_graph"]
@@ -816,10 +816,9 @@ def fake_number(node: fx.Node) -> Any:
     try:
         value = _fake_result(node)
     except Exception as error:
-        warnings.warn(
+        warn(
             f"{node.target}: the number that it returns will not be compared with its fake's, "
-            f"which raises {type(error).__name__} when asked once more: {error}",
-            stacklevel=2,
+            f"which raises {type(error).__name__} when asked once more: {error}"
         )
         return None
     return value if isinstance(value, (int, float)) else None

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +29,7 @@ from torch import fx
 from intarsia._fakes import missing_fake_advice, raised_in_fake
 from intarsia._namespaces import custom_operators, is_custom
 from intarsia._refusals import advice_for
+from intarsia._warnings import warn
 
 __all__ = [
     "AUTOCAST",
@@ -72,7 +72,7 @@ def _after_compilation(_: Any) -> None:
         advice = missing_fake_advice(reason)
         if advice is not None and advice not in _warned:
             _warned.add(advice)
-            warnings.warn(advice, stacklevel=2)
+            warn(advice)
 
 
 _warned: set[str] = set()

@@ -279,6 +279,39 @@ def test_a_number_alone_in_a_file(tmp_path, kind, how, exported_by):
         assert word in str(caught.value)
 
 
+@pytest.mark.parametrize("code_only", [False, True])
+def test_a_number_alone_in_a_region(tmp_path, code_only):
+    """Regions of grad mode and of autocast are graphs of their own in a saved program."""
+    for name, value in (("true_inside", 3.0), ("lying_inside", 4.0)):
+        if not hasattr(torch.ops.contract, name):
+            register(f"{name}(Tensor x) -> float", lambda x, v=value: v, lambda x: 3.0)
+    ops = torch.ops.contract
+
+    class M(torch.nn.Module):
+        def __init__(self, op):
+            super().__init__()
+            self.op = op
+
+        def forward(self, x):
+            y = x * ops.true_inside(x)
+            with torch.no_grad():
+                y = y + ops.true_inside(y)
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    return y * ops.true_inside(y) * self.op(y) + x
+
+    def compiled(op):
+        saved = tmp_path / "saved.pt2"
+        torch.export.save(torch.export.export(M(op), (torch.ones(3),)), saved)
+        return intarsia.load(intarsia.aot_compile(saved, tmp_path / "m.pt2", code_only=code_only))
+
+    x = torch.ones(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert_same(compiled(ops.true_inside)(x), M(ops.true_inside)(x))
+        with pytest.raises(intarsia.ContractError, match=r"lying_inside: output 0 is 4.*mised 3"):
+            compiled(ops.lying_inside)(x)
+
+
 @pytest.mark.parametrize("how", ["exported", "saved", "code_only"])
 @pytest.mark.parametrize("name", ["of_none", "asked_once"])
 def test_a_number_that_is_hard_to_know(tmp_path, name, how):
@@ -394,7 +427,9 @@ def test_strides_are_copied_with_one_warning(through):
             for _ in range(2):
                 y = f(x)
                 assert y.stride() == (x.shape[1], 1) and torch.equal(y, x * 2)
-    (text,) = [str(w.message) for w in caught if "contract::" in str(w.message)]
+    (warning,) = [w for w in caught if "contract::" in str(w.message)]
+    text = str(warning.message)
+    assert warning.filename == __file__  # the user's line, not ours
     assert "[1, 3]" in text and "[4, 1]" in text and place_of(like) in text
 
 

@@ -119,8 +119,9 @@ def test_other_strides_are_a_warning(compile_with, fuse):
     torch.library.register_fake(f"test::{name}", torch.empty_like)
     op = getattr(torch.ops.test, name)
     f = compile_with(lambda x: op(x * 2) + 1)
-    with pytest.warns(UserWarning, match=f"test::{name}"):
+    with pytest.warns(UserWarning, match=f"test::{name}") as caught:
         y = f(torch.ones(3, 4))
+    assert {warning.filename for warning in caught} == {__file__}
     assert y.is_contiguous() and torch.equal(y, torch.full((3, 4), 3.0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -306,6 +306,54 @@ def test_what_is_no_file(tmp_path):
         intarsia.aot_compile(tmp_path / "pipe", tmp_path / "out.pt2")
 
 
+#: Files of another kind, what they are said to be when they are compiled and when loaded.
+OTHERS = {
+    "weights": "torch.save: weights or an object, no program. Export the module",
+    "script": "TorchScript",
+    "pickle": "is no archive, but a pickle",
+    "safetensors": "is no archive, but a safetensors file: weights without a program",
+    "array": "is no archive, but a .npy file",
+    "text": "is no archive; torch.export.save and intarsia-compile write archives",
+    "nothing": "is empty",
+    "half": "is cut short",
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("kind", OTHERS)
+def test_files_of_another_kind(tmp_path, kind):
+    linear, path = nn.Linear(2, 2), tmp_path / "other"
+    state = linear.state_dict()
+    if kind == "safetensors":
+        header = b'{"weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
+        path.write_bytes(len(header).to_bytes(8, "little") + header + b"\0" * 4)
+    elif kind == "script":
+        torch.jit.save(torch.jit.script(linear), path)
+    elif kind == "array":
+        path.write_bytes(b"\x93NUMPY\1\0" + b" " * 120)
+    elif kind in ("text", "nothing"):
+        path.write_text("no model" * 40 if kind == "text" else "")
+    else:
+        torch.save(state, path, _use_new_zipfile_serialization=kind != "pickle")
+        if kind == "half":
+            path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(LoadError) as compiling:
+        intarsia.aot_compile(path, tmp_path / "out.pt2")
+    with pytest.raises(LoadError) as loading:
+        intarsia.load(path)
+    for error in (compiling, loading):
+        assert OTHERS[kind].partition(". Export")[0] in str(error.value)
+        assert ("Export the module" in str(error.value)) == (kind in ("weights", "script"))
+
+
+def test_code_without_its_program(tmp_path):
+    source, code = tmp_path / "m.pt2", tmp_path / "code.pt2"
+    torch.export.save(torch.export.export(nn.Linear(2, 2), (torch.ones(1, 2),)), source)
+    intarsia.aot_compile(source, code, code_only=True)
+    with pytest.raises(LoadError, match="leaves the program in another one"):
+        intarsia.aot_compile(code, tmp_path / "out.pt2")
+
+
 def test_archs_without_cuda(tmp_path):
     with pytest.raises(OptionError, match="archs needs target"):
         intarsia.aot_compile(tmp_path / "m.pt2", tmp_path / "out.pt2", archs=["sm_90"])

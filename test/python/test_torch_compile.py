@@ -264,7 +264,7 @@ LOGGED = {
 
 @pytest.mark.parametrize(
     "switch, shown",
-    [("intarsia", ()), ("+intarsia.logs.plan,+intarsia.logs.perf", ("plan", "perf"))],
+    [("intarsia", ()), ("+intarsia.logs.plan,intarsia.logs.perf", ("plan", "perf"))],
 )
 def test_logs_by_pytorchs_variable(switch: str, shown: tuple[str, ...]) -> None:
     code = """

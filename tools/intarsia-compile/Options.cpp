@@ -12,10 +12,12 @@
 
 #include "Options.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace intarsia;
+using llvm::StringRef;
 namespace cl = llvm::cl;
 
 static cl::OptionCategory category("intarsia-compile options");
@@ -128,11 +130,42 @@ static std::string stageNames() {
   return names;
 }
 
+/// Whether a word of the command line is no option; LLVM would guess what was
+/// meant among the options of one letter.
+static bool isUnknown(StringRef word) {
+  if (!word.starts_with("-") || word == "-")
+    return false;
+  StringRef name = word.ltrim('-').split('=').first;
+  StringRef nearest;
+  unsigned least = 4;
+  for (const auto &[option, about] : cl::getRegisteredOptions()) {
+    if (option == name)
+      return false;
+    if (!llvm::is_contained(about->Categories, &category))
+      continue;
+    unsigned distance = name.edit_distance(option, true, least);
+    if (distance < std::min<size_t>(least, name.size())) {
+      least = distance;
+      nearest = option;
+    }
+  }
+  llvm::errs() << "intarsia-compile: error: unknown option "
+               << word.split('=').first;
+  if (!nearest.empty())
+    llvm::errs() << " (did you mean " << (nearest.size() > 1 ? "--" : "-")
+                 << nearest << "?)";
+  llvm::errs() << "; see intarsia-compile --help\n";
+  return true;
+}
+
 std::optional<OfflineOptions> tool::parseOptions(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
   cl::SetVersionPrinter([](llvm::raw_ostream &out) {
     out << "intarsia-compile " << version() << "\n";
   });
+  for (int i = 1; i < argc && StringRef(argv[i]) != "--"; ++i)
+    if (isUnknown(argv[i]))
+      return std::nullopt;
   bool parsed = cl::ParseCommandLineOptions(
       argc, argv,
       "Compiles a program that torch.export.save wrote to an artifact that\n"

@@ -12,8 +12,12 @@
 
 #include "Options.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
+#include <string_view>
+#include <utility>
 
 using namespace intarsia::tool;
 
@@ -73,6 +77,37 @@ static int number(const std::string &option, const std::string &text) {
   if (text.empty() || *end || value < 1 || value > 1000000000)
     throw UsageError(option + " needs a positive number, not '" + text + "'");
   return int(value);
+}
+
+static size_t editDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t(0));
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      size_t changed = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+/// Of the options that the help names.
+static std::string nearestOption(const std::string &word) {
+  std::string nearest;
+  size_t least = 4;
+  std::string_view text = helpText;
+  for (size_t at = 0; (at = text.find("--", at)) != text.npos;) {
+    size_t end = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", at);
+    std::string_view option = text.substr(at, end - at);
+    at = end;
+    if (size_t distance = editDistance(word, option); distance < least) {
+      least = distance;
+      nearest = option;
+    }
+  }
+  return nearest.empty() ? "" : " (did you mean " + nearest + "?)";
 }
 
 Options intarsia::tool::parseOptions(int argc, char **argv) {
@@ -135,7 +170,7 @@ Options intarsia::tool::parseOptions(int argc, char **argv) {
     } else if (word == "--help" || word == "-h") {
       options.help = isFlag = true;
     } else if (word.rfind('-', 0) == 0 && word.size() > 1) {
-      throw UsageError("unknown option " + word);
+      throw UsageError("unknown option " + word + nearestOption(word));
     } else if (options.model.empty()) {
       options.model = word;
     } else {

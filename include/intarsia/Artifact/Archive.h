@@ -69,6 +69,10 @@ public:
   /// Throws ArchiveError when there is no such record.
   const Record &get(std::string_view name) const;
 
+  /// For messages: what wrote an archive that is neither an exported program
+  /// nor a compiled one; "" when that is unknown.
+  std::string otherWriter() const;
+
   /// The bytes of a stored record, in the mapping; throws for a deflated one.
   /// They live as long as this object or a copy of `mapping()`. Pages are
   /// private copies on write: writing never reaches the file.

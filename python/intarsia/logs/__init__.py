@@ -6,7 +6,7 @@
 # ===----------------------------------------------------------------------===#
 """What a compilation leaves behind, in PyTorch's log.
 
-``TORCH_LOGS="intarsia"`` writes a line a graph. At level debug, ``+``, one can see
+``TORCH_LOGS="intarsia"`` writes a line a graph. By name, one can see
 
 - ``intarsia.logs.graph``: the graph that AOTAutograd hands over;
 - ``intarsia.logs.fused``: the graph with its kernels;
@@ -14,8 +14,8 @@
 - ``intarsia.logs.kernels``: the code of the kernels;
 - ``intarsia.logs.perf``: what each stage of the compilation took;
 
-``TORCH_LOGS="+intarsia.logs.plan"`` or ``torch._logging.set_logs(modules=
-{"intarsia.logs.plan": logging.DEBUG})`` shows one of them, ``"+intarsia"`` all.
+``TORCH_LOGS="intarsia.logs.plan"`` or ``torch._logging.set_logs(modules=
+{"intarsia.logs.plan": logging.INFO})`` shows one of them, ``"+intarsia"`` all.
 
 Each is a module and its logger: PyTorch reads the variable before any backend can
 register artefacts of its own, and takes the names of modules.
@@ -36,12 +36,26 @@ __all__ = ["show", "stages", "stages_wanted"]
 _STAGES = {"graph": "imported.mlir", "fused": "fused.mlir", "kernels": "kernels.mlir"}
 
 
+_all = logging.getLogger(__name__)
+
+
 def _logger(name: str) -> logging.Logger:
     return logging.getLogger(f"{__name__}.{name}")
 
 
 def _is_wanted(name: str) -> bool:
-    return _logger(name).isEnabledFor(logging.DEBUG)
+    """Whether it was named itself, or everything is to be shown."""
+    logger = _logger(name)
+    if logger.isEnabledFor(logging.DEBUG):
+        return True
+    # Beside "intarsia", which gives its level to all below, it takes a +.
+    return logger.isEnabledFor(logging.INFO) and not _all.isEnabledFor(logging.INFO)
+
+
+def _write(name: str, *message: Any) -> None:
+    logger = _logger(name)
+    level = logging.DEBUG if logger.isEnabledFor(logging.DEBUG) else logging.INFO
+    logger.log(level, *message)
 
 
 def stages_wanted() -> bool:
@@ -64,9 +78,9 @@ def show(name: str, program: Any, folder: str = "") -> None:
     for stage, file in _STAGES.items():
         path = Path(folder, file)
         if folder and _is_wanted(stage) and path.exists():
-            _logger(stage).debug("%s: %s\n%s", name, stage, path.read_text())
+            _write(stage, "%s: %s\n%s", name, stage, path.read_text())
     if _is_wanted("plan"):
-        _logger("plan").debug("%s: plan\n%s", name, program.plan_text)
+        _write("plan", "%s: plan\n%s", name, program.plan_text)
     if _is_wanted("perf"):
         times = ", ".join(f"{stage} {1e3 * s:.1f} ms" for stage, s in program.timings.items())
-        _logger("perf").debug("%s: %s", name, times)
+        _write("perf", "%s: %s", name, times)
