@@ -103,6 +103,121 @@ Scalar exponential(const Scalar &z) {
 
 Scalar conjugated(const Scalar &z) { return conjugate(z); }
 
+//===----------------------------------------------------------------------===//
+// Functions of complex numbers in f32, computed in f64
+//===----------------------------------------------------------------------===//
+//
+// Of numbers in f64 they would need more digits than f64 has where terms cancel
+// each other.
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// A complex number in f64.
+struct Wide {
+  Scalar x, y;
+};
+
+template <Wide (*function)(const Wide &)>
+Scalar inDouble(const Scalar &z) {
+  if (z.dtype() != DType::C64) {
+    z.getContext().kernel.decline();
+    return z;
+  }
+  auto [x, y] =
+      function({z.real().to(DType::F64), z.imaginary().to(DType::F64)});
+  return complexNumber(x.to(DType::F32), y.to(DType::F32));
+}
+
+Scalar isFinite(const Scalar &x) { return abs(x) < infinity; }
+
+Wide logarithm(const Wide &z) {
+  Scalar a = abs(z.x), b = abs(z.y);
+  Scalar large = max(a, b), small = min(a, b);
+  // Squares of f32 are exact in f64, and so is what is lost near a length of 1.
+  Scalar square = large * large + small * small;
+  Scalar isNear = (square > 0.5) & (square < 2.0);
+  Scalar excess = (large - 1.0) * (large + 1.0) + small * small;
+  Scalar length = 0.5 * select(isNear, log1p(excess), log(square));
+  Scalar isInfinite = (a == infinity) | (b == infinity);
+  return {select(isInfinite, a.constant(infinity), length), atan2(z.y, z.x)};
+}
+
+Wide logarithmOf10(const Wide &z) {
+  auto [x, y] = logarithm(z);
+  return {x / std::log(10.0), y / std::log(10.0)};
+}
+
+Wide logarithmOf2(const Wide &z) {
+  auto [x, y] = logarithm(z);
+  return {x / std::log(2.0), y / std::log(2.0)};
+}
+
+Wide squareRoot(const Wide &z) {
+  Scalar a = abs(z.x), zero = a.constant(0);
+  Scalar root = sqrt((a + sqrt(z.x * z.x + z.y * z.y)) * 0.5);
+  root = select(a == infinity, a, root);
+  Scalar other = abs(z.y) / (root + root);
+  // Nothing is divided by 0 and by infinity.
+  other =
+      select((root == 0.0) | ((a == infinity) & isFinite(z.y)), zero, other);
+  Scalar isRight = z.x >= 0.0;
+  Scalar real = select(isRight, root, other);
+  Scalar imaginary = select(isRight, other, root);
+  Scalar isInfinite = abs(z.y) == infinity;
+  Scalar most = a.constant(infinity);
+  return {select(isInfinite, most, real),
+          copysign(select(isInfinite, most, imaginary), z.y)};
+}
+
+/// As C's csinh and ccosh have the products that are 0 times what is no number.
+Wide hyperbolicSine(const Wide &z) {
+  Scalar real = sinh(z.x) * cos(z.y), imaginary = cosh(z.x) * sin(z.y);
+  real = select((z.x == 0.0) & ~isFinite(z.y), z.x, real);
+  imaginary = select(z.y == 0.0, z.y, imaginary);
+  Scalar isOpen = (abs(z.x) == infinity) & ~isFinite(z.y);
+  return {select(isOpen, real.constant(infinity), real), imaginary};
+}
+
+Wide hyperbolicCosine(const Wide &z) {
+  Scalar real = cosh(z.x) * cos(z.y), imaginary = sinh(z.x) * sin(z.y);
+  imaginary =
+      select(z.y == 0.0, z.y * copysign(z.x.constant(1), z.x), imaginary);
+  imaginary = select((z.x == 0.0) & ~isFinite(z.y), z.x, imaginary);
+  Scalar isOpen = (abs(z.x) == infinity) & ~isFinite(z.y);
+  return {select(isOpen, real.constant(infinity), real), imaginary};
+}
+
+/// (sinh x cosh x + i sin y cos y) / (sinh^2 x + cos^2 y).
+Wide hyperbolicTangent(const Wide &z) {
+  // Beyond, the result is 1 in f32.
+  Scalar x = max(z.x.constant(-100.0), min(z.x, z.x.constant(100.0)));
+  Scalar sine = sin(z.y), cosine = cos(z.y), growth = sinh(x);
+  Scalar below = growth * growth + cosine * cosine;
+  Scalar real = growth * cosh(x) / below, imaginary = sine * cosine / below;
+  // An angle that is none has no direction.
+  Scalar isOne = (abs(z.x) == infinity) & ~isFinite(z.y);
+  real = select(isOne, copysign(z.x.constant(1), z.x), real);
+  imaginary = select(isOne, copysign(z.x.constant(0), z.y), imaginary);
+  return {real, select(z.y == 0.0, z.y, imaginary)};
+}
+
+// Those of an angle are those of the number turned by a right angle.
+
+Wide sine(const Wide &z) {
+  auto [y, x] = hyperbolicSine({z.y, z.x});
+  return {x, y};
+}
+
+Wide cosine(const Wide &z) {
+  auto [x, y] = hyperbolicCosine({-z.y, z.x});
+  return {x, y};
+}
+
+Wide tangent(const Wide &z) {
+  auto [y, x] = hyperbolicTangent({z.y, z.x});
+  return {x, y};
+}
+
 /// Moves of elements, and arithmetic, by names of entries for real tensors.
 constexpr StringLiteral asReal[] = {
     "_unsafe_index.Tensor",
@@ -111,6 +226,8 @@ constexpr StringLiteral asReal[] = {
     "addcdiv",
     "addcmul",
     "cat",
+    "cumprod",
+    "cumsum",
     "clone",
     "constant_pad_nd",
     "contiguous",
@@ -159,6 +276,8 @@ constexpr StringLiteral asReal[] = {
     "ones",
     "ones_like",
     "pow.Tensor_Scalar",
+    "prod",
+    "prod.dim_int",
     "reciprocal",
     "repeat",
     "roll",
@@ -224,6 +343,21 @@ void registerComplex(LoweringTable &table) {
   table.addComplex("aten::exp", lowerUnary<exponential>);
   table.addComplex("aten::polar", lowerPolar);
   table.addComplex("aten::sgn", lowerUnary<direction>);
+  auto add = [&](StringRef name, Lowering lowering) {
+    table.addComplex(("aten::" + name).str(), lowering);
+    if (table.lookup(("prims::" + name).str()))
+      table.addComplex(("prims::" + name).str(), lowering);
+  };
+  add("cos", lowerUnary<inDouble<cosine>>);
+  add("cosh", lowerUnary<inDouble<hyperbolicCosine>>);
+  add("log", lowerUnary<inDouble<logarithm>>);
+  add("log10", lowerUnary<inDouble<logarithmOf10>>);
+  add("log2", lowerUnary<inDouble<logarithmOf2>>);
+  add("sin", lowerUnary<inDouble<sine>>);
+  add("sinh", lowerUnary<inDouble<hyperbolicSine>>);
+  add("sqrt", lowerUnary<inDouble<squareRoot>>);
+  add("tan", lowerUnary<inDouble<tangent>>);
+  add("tanh", lowerUnary<inDouble<hyperbolicTangent>>);
 }
 
 } // namespace intarsia::lower

@@ -76,6 +76,15 @@ TypedAttr neutralElement(MLIRContext *context, Reduction reduction,
     return FloatAttr::get(floatType, value);
   }
   unsigned width = type.getIntOrFloatBitWidth();
+  // The real part is the lower half.
+  if (isComplex(dtype)) {
+    assert(reduction == Reduction::Sum || reduction == Reduction::Product);
+    APInt bits = width == 64 ? APFloat(1.0f).bitcastToAPInt()
+                             : APFloat(1.0).bitcastToAPInt();
+    return IntegerAttr::get(type, reduction == Reduction::Sum
+                                      ? APInt::getZero(width)
+                                      : bits.zext(width));
+  }
   bool isSigned = isSignedInteger(dtype);
   APInt value(width, 0);
   switch (reduction) {

@@ -50,12 +50,19 @@ accumulated(graph::CallOp call, KernelBuilder &kernel, double start,
     return failure();
   DType inner = isInteger(dtype)      ? DType::I64
                 : dtype == DType::F32 ? DType::F64
+                : dtype == DType::C64 ? DType::C128
                                       : computeType(dtype);
   Tensor x = kernel.cast(kernel.cast(*in, dtype), inner);
-  Type type = storageType(kernel.builder().getContext(), inner);
-  TypedAttr first = isInteger(inner)
-                        ? TypedAttr(IntegerAttr::get(type, int64_t(start)))
-                        : TypedAttr(FloatAttr::get(type, start));
+  MLIRContext *context = kernel.builder().getContext();
+  Type type = storageType(context, inner);
+  TypedAttr first;
+  if (isComplex(inner))
+    first = neutralElement(
+        context, start == 0 ? Reduction::Sum : Reduction::Product, inner);
+  else if (isInteger(inner))
+    first = IntegerAttr::get(type, int64_t(start));
+  else
+    first = FloatAttr::get(type, start);
   Tensor result = kernel.run(x, *dim, first,
                              [&](OpBuilder &builder, Location loc,
                                  ValueRange values) -> SmallVector<Value> {

@@ -1167,6 +1167,14 @@ for op in (aten.isnan, aten.isinf, aten.logical_not):
     add("complex", op, x, dtypes=COMPLEX)
 for op in (aten.sum, n(aten.sum, [0]), n(aten.sum, [1], True), aten.mean, n(aten.mean, [1])):
     add("complex", op, tame, dtypes=COMPLEX, relative={C64: 2e-6, C128: 1e-14})
+short = lambda d: tensor(d, low=-1, high=1, specials=False)  # noqa: E731
+for op in (aten.prod, n(aten.prod, 0), n(aten.prod, 1), n(aten.cumsum, 0), n(aten.cumprod, 1)):
+    add("complex", op, short, dtypes=COMPLEX, relative={C64: 2e-6, C128: 1e-14})
+# In f32. Eager's own are off by an ulp or two.
+FUNCTIONS_OF_COMPLEX = (aten.cos, aten.cosh, aten.log, aten.log10, aten.log2, aten.sin, aten.sinh)
+for op in (*FUNCTIONS_OF_COMPLEX, aten.sqrt, aten.tan, aten.tanh):
+    add("static complex", op, vectors(0), dtypes=COMPLEX[:1], ulp={C64: 4}, layouts=DENSE)
+    add("static complex", op, tame, dtypes=COMPLEX[:1], ulp={C64: 4})
 add("complex", aten.complex, x, y, dtypes=(f32, f64))
 add("complex", aten.polar, tame, positive, dtypes=(f32, f64), ulp={C64: 2, C128: 2})
 add("complex", aten.where.self, mask, x, y, dtypes=COMPLEX)
