@@ -7,7 +7,8 @@
 """AOTInductor, OpenVINO and ONNX Runtime as candidates of a benchmark.
 
 Each function takes a program and returns what runs one call of it, or raises where the
-peer cannot run the program at all.
+peer cannot run the program at all. Beside the two that do without Dynamo, as a loaded
+file does, stands a file of Intarsia's.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from unittest import mock
 
 import torch
 from programs import Program
+
+import intarsia
 
 
 class CannotRun(Exception):
@@ -37,6 +40,13 @@ def _exported(program: Program) -> torch.export.ExportedProgram:
         dynamic = tuple(dict.fromkeys(range(x.dim()), torch.export.Dim.AUTO) for x in first)
     with torch.no_grad():
         return torch.export.export(program.module, first, dynamic_shapes=dynamic)
+
+
+def intarsia_file(program: Program) -> Callable[..., Any]:
+    exported = _exported(program)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.pt2"
+        return intarsia.load(intarsia.aot_compile(exported, path))
 
 
 def aot_inductor(program: Program) -> Callable[..., Any]:
@@ -89,4 +99,9 @@ def onnx_runtime(program: Program) -> Callable[..., Any]:
     return run
 
 
-PEERS = {"aot-inductor": aot_inductor, "openvino": openvino, "onnxruntime": onnx_runtime}
+FILES = {
+    "intarsia-file": intarsia_file,
+    "aot-inductor": aot_inductor,
+    "onnxruntime": onnx_runtime,
+}
+PEERS = {**FILES, "openvino": openvino}

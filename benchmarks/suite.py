@@ -32,7 +32,7 @@ from unittest import mock
 import torch
 from lifetimes import lower_bound
 from micro import MICRO
-from peers import PEERS
+from peers import FILES, PEERS
 from programs import PROGRAMS, Program, load_operators
 from rich.console import Console
 from rich.table import Table
@@ -304,7 +304,8 @@ def describe(row: dict) -> str:
 
 
 def table(rows: list[dict]) -> Table:
-    """Ratios of the times, and of the times above the floor."""
+    """Ratios of the times, those of files to Intarsia's file, and of the times above the
+    floor."""
     names = list(dict.fromkeys(name for row in rows for name in row["seconds"]))
     peers = [name for name in names if name != "intarsia"]
     result = Table(title="Time per step, of Intarsia's")
@@ -319,9 +320,11 @@ def table(rows: list[dict]) -> Table:
         cells = [row["case"]]
         cells += [f"{s * 1e3:.3f}" for s in (seconds["intarsia"], least, row["outside"])]
         for name in peers:
-            if name in seconds:
-                ratios[name].append(seconds[name] / seconds["intarsia"])
-            cells.append(f"{ratios[name][-1]:.2f}" if name in seconds else "-")
+            is_file = name in FILES and name != "intarsia-file"
+            own = seconds.get("intarsia-file" if is_file else "intarsia")
+            if known := own is not None and name in seconds:
+                ratios[name].append(seconds[name] / own)
+            cells.append(f"{ratios[name][-1]:.2f}" if known else "-")
         above = seconds["intarsia"] - least
         known = above > 0 and "inductor" in seconds
         cells.append(f"{(seconds['inductor'] - least) / above:.2f}" if known else "-")
@@ -329,7 +332,9 @@ def table(rows: list[dict]) -> Table:
             bounds.append(seconds["inductor"] / (least + row["outside"]))
         cells.append(f"{bounds[-1]:.2f}" if "inductor" in seconds else "-")
         result.add_row(*cells)
-    means = [f"{statistics.geometric_mean(ratios[name]):.2f}" for name in peers]
+    means = [
+        f"{statistics.geometric_mean(ratios[name]):.2f}" if ratios[name] else "-" for name in peers
+    ]
     bound = f"{statistics.geometric_mean(bounds):.2f}" if bounds else ""
     result.add_row("geometric mean", "", "", "", *means, "", bound)
     return result

@@ -21,7 +21,7 @@ namespace intarsia::coefficients {
 /// 2^-31.0
 inline constexpr double expF32[] = {
     0x1.0000000000000p-1, 0x1.5555540000000p-3,  0x1.5554ea0000000p-5,
-    0x1.1113a40000000p-7, 0x1.6d4bfe0000000p-10, 0x1.9c84dc0000000p-13,
+    0x1.1113a40000000p-7, 0x1.6d4bfe0000000p-10, 0x1.9c84b20000000p-13,
 };
 
 /// 2^-56.8
@@ -29,7 +29,13 @@ inline constexpr double expF64[] = {
     0x1.0000000000001p-1,  0x1.5555555555557p-3,  0x1.5555555554b26p-5,
     0x1.11111111105c5p-7,  0x1.6c16c16fce1c2p-10, 0x1.a01a01a94a1ffp-13,
     0x1.a019ef43d3c77p-16, 0x1.71de089ac7697p-19, 0x1.280cdbabde8eep-22,
-    0x1.af445f76b6597p-26, 0x1.c0f40a5c18dbfp-30,
+    0x1.af445f76b6597p-26, 0x1.c0f790ca7a3ecp-30,
+};
+
+/// 2^-29.2
+inline constexpr double expSixteenthF32[] = {
+    0x1.0002260000000p-1,
+    0x1.55565c0000000p-3,
 };
 
 /// 2^-27.5
@@ -38,20 +44,20 @@ inline constexpr double exp2F32[] = {
     0x1.3b21cc0000000p-7, 0x1.5fc0b60000000p-10, 0x1.4bae8e0000000p-13,
 };
 
-/// 2^-58.9
+/// 2^-59.1
 inline constexpr double exp2F64[] = {
     0x1.62e42fefa39efp-1,  0x1.ebfbdff82c58ep-3,  0x1.c6b08d704a1c2p-5,
     0x1.3b2ab6fba5266p-7,  0x1.5d87fe787a440p-10, 0x1.430912f6db57fp-13,
     0x1.ffcbfd22ff28ap-17, 0x1.62c02a178b522p-20, 0x1.b523904de6de8p-24,
-    0x1.e4ad71a1c853ap-28, 0x1.ebd3903e1f135p-32, 0x1.f859d8611b4a5p-36,
+    0x1.e4ad71a1c853ap-28, 0x1.ebd3903e1f135p-32, 0x1.f861417623f54p-36,
 };
 
-/// 2^-30.8
+/// 2^-31.1
 inline constexpr double logF32[] = {
     0x1.5555580000000p-2,  -0x1.ffffe40000000p-3, 0x1.9996f00000000p-3,
     -0x1.55616a0000000p-3, 0x1.2502a60000000p-3,  -0x1.fd73f80000000p-4,
     0x1.b74f8c0000000p-4,  -0x1.b042360000000p-4, 0x1.f048660000000p-4,
-    -0x1.3c226e0000000p-4,
+    -0x1.3c39be0000000p-4,
 };
 
 /// 2^-59.5
@@ -64,19 +70,19 @@ inline constexpr double logAtanhF64[] = {
 /// 2^-44.9
 inline constexpr double logAtanhShortF64[] = {
     0x1.555555561d877p-1, 0x1.999996ab2461fp-2, 0x1.24941130ebb62p-2,
-    0x1.c62b508c2248cp-3, 0x1.91124848e355fp-3,
+    0x1.c62b508c2248cp-3, 0x1.91124848e39fcp-3,
 };
 
 /// 2^-31.8
 inline constexpr double expShortF64[] = {
     0x1.0000002e4ad6ap-1, 0x1.555555a78620ep-3,  0x1.55549d0f675acp-5,
-    0x1.11101b523d4c3p-7, 0x1.6d85323b05d2ep-10, 0x1.a2a6359bf5d31p-13,
+    0x1.11101b523d4c3p-7, 0x1.6d85323b05d2ep-10, 0x1.a2a6359ab9cd3p-13,
 };
 
 /// 2^-28.5
 inline constexpr double exp2ShortF64[] = {
     0x1.62e4311af3789p-1, 0x1.ebfbe2cf62875p-3,  0x1.c6ae6e579b54cp-5,
-    0x1.3b2705c75ec99p-7, 0x1.5f7484b26e6a9p-10, 0x1.47101598102dbp-13,
+    0x1.3b2705c75ec99p-7, 0x1.5f7484b26e6a9p-10, 0x1.4710159811477p-13,
 };
 
 /// 2^-27.6
@@ -98,14 +104,14 @@ inline constexpr double sinShortF64[] = {
     -0x1.5555554a74191p-3,
     0x1.11110700854cfp-7,
     -0x1.a00e621bb28acp-13,
-    0x1.6c8f6826abf8ep-19,
+    0x1.6c8f6826abf86p-19,
 };
 
 /// 2^-32.6
 inline constexpr double cosShortF64[] = {
     0x1.555548332dbf5p-5,
     -0x1.6c0b11e11f444p-10,
-    0x1.99994a381a7a6p-16,
+    0x1.99994a381a7aep-16,
 };
 
 /// 2^-57.4
@@ -117,7 +123,7 @@ inline constexpr double sinF64[] = {
 /// 2^-63.4
 inline constexpr double cosF64[] = {
     0x1.5555555555547p-5,   -0x1.6c16c16c14776p-10, 0x1.a01a019bb891dp-16,
-    -0x1.27e4f7572ba73p-22, 0x1.1ee9734df4f6ep-29,  -0x1.8f70a8e80e353p-37,
+    -0x1.27e4f7572ba73p-22, 0x1.1ee9734df4f6ep-29,  -0x1.8f70a8e80e35ep-37,
 };
 
 /// 2^-29.4
@@ -131,7 +137,7 @@ inline constexpr double erfSmallF32[] = {
 inline constexpr double erfSmallShortF64[] = {
     0x1.06eba7f24a56ep-3,  -0x1.81273de9de487p-2, 0x1.ce2cf75d51572p-4,
     -0x1.b7f90f2376676p-6, 0x1.5405c2d6555cfp-8,  -0x1.a3f77d5225f14p-11,
-    0x1.496b8a0924968p-14,
+    0x1.496b8a14e3b51p-14,
 };
 
 /// 2^-56.0
@@ -146,7 +152,7 @@ inline constexpr double erfSmallF64[] = {
 inline constexpr double erfTailF32[] = {
     -0x1.025f760000000p-11, -0x1.a044860000000p+0, -0x1.d75f520000000p-1,
     -0x1.30a44e0000000p-3,  0x1.0217500000000p-5,  -0x1.16b02a0000000p-8,
-    0x1.19ee8a0000000p-12,
+    0x1.19ee900000000p-12,
 };
 
 /// 2^-30.3
@@ -154,7 +160,7 @@ inline constexpr double erfcShortF64[] = {
     0x1.3ccda0b615e1fp+0,  -0x1.1f367479bcbc2p-3, 0x1.d5f25cae03eeep-9,
     0x1.51009bafd250dp-4,  -0x1.bda98465de67dp-4, 0x1.7a1f4fd869439p-4,
     -0x1.e0ba188b3b3ecp-5, 0x1.cfca5a1895497p-6,  -0x1.42455ec33ad4ap-7,
-    0x1.e0129b0bad844p-10, 0x1.0cf66d6e7701dp-11, -0x1.a32a337f97fe9p-13,
+    0x1.e0129b0bad844p-10, 0x1.0cf66d6e7701dp-11, -0x1.a32a2ee3a7a72p-13,
 };
 
 /// 2^-61.0
@@ -163,7 +169,7 @@ inline constexpr double erfTailF64[] = {
     0x1.51014a68b68a0p-4,   -0x1.bdaa56344efe5p-4,  0x1.7a0cccff1a601p-4,
     -0x1.e112a81533ad0p-5,  0x1.cf04fa27fde95p-6,   -0x1.47412e68fa5f0p-7,
     0x1.60fdeb1e4b61ap-10,  -0x1.97d23e2593f5cp-13, -0x1.61f493d69e9e5p-11,
-    -0x1.fd8edf0e95485p-14,
+    -0x1.fd8edf0e954a4p-14,
 };
 
 /// 2^-31.2
@@ -175,7 +181,7 @@ inline constexpr double tanhF32[] = {
 /// 2^-31.4
 inline constexpr double tanhShortF64[] = {
     -0x1.555551014d418p-2, 0x1.110f21c68cf26p-3,  -0x1.b98acf1e9da19p-5,
-    0x1.5cf2619a29eb8p-6,  -0x1.b3a735df089f3p-8,
+    0x1.5cf2619a29eb8p-6,  -0x1.b3a735df08695p-8,
 };
 
 /// 2^-63.0
@@ -183,7 +189,7 @@ inline constexpr double tanhF64[] = {
     -0x1.5555555555554p-2,  0x1.1111111110ebep-3,   -0x1.ba1ba1b9ee7cdp-5,
     0x1.664f4875112e6p-6,   -0x1.226e32f3d5e69p-7,  0x1.d6d3471e7dd3fp-9,
     -0x1.7d994c109f2ffp-10, 0x1.34d94e3e7f98fp-11,  -0x1.ed2e642c649d4p-13,
-    0x1.6946be30d612cp-14,  -0x1.674145c482934p-16,
+    0x1.6946be30d612cp-14,  -0x1.674145c482612p-16,
 };
 
 /// 2^-31.2
@@ -191,7 +197,7 @@ inline constexpr double atanShortF64[] = {
     -0x1.5555510455660p-2, 0x1.9997e04a0c6c1p-3,  -0x1.247374e31d811p-3,
     0x1.c4f1f4747deebp-4,  -0x1.68e7486ba9a4fp-4, 0x1.1423756ff7feap-4,
     -0x1.6e1b971f728a5p-5, 0x1.714e81e519422p-6,  -0x1.df9d8ba163815p-8,
-    0x1.23fe74bdb5cedp-10,
+    0x1.23fe74bdb15f8p-10,
 };
 
 /// 2^-35.8
@@ -215,29 +221,29 @@ inline constexpr double asinF64[] = {
     0x1.f1c71a94fa2dep-6, 0x1.6e8bdedf696adp-6, 0x1.1c49f06c2c1b4p-6,
     0x1.ca1f8bff8d3bdp-7, 0x1.7585957630118p-7, 0x1.613c49e4d0c19p-7,
     0x1.e5f98236c9dfdp-9, 0x1.639b369cb2932p-6, -0x1.57fbb265ea44ap-6,
-    0x1.0b462a3a4a9f2p-5,
+    0x1.0b462a3a4b608p-5,
 };
 
 /// 2^-63.0
 inline constexpr double sinhF64[] = {
     0x1.5555555555555p-3,  0x1.111111111119bp-7,  0x1.a01a01a00735bp-13,
     0x1.71de3a68d03edp-19, 0x1.ae64412270170p-26, 0x1.61314d7e8d49ep-33,
-    0x1.a6652ad6ee91ap-41, 0x1.d2a3d5b330a20p-48,
+    0x1.a6652ad6ee91ap-41, 0x1.d2a3d572a1cf6p-48,
 };
 
-/// 2^-34.1
+/// 2^-34.2
 inline constexpr double lgammaShortF64[] = {
     0x1.ccf151e092958p-2,   -0x1.e965863f1ca96p-4,  0x1.6cb6255ef47bbp-5,
     -0x1.382e0879b259ep-6,  0x1.1f955ed9ef790p-7,   -0x1.14fc2ccc5fecep-8,
     0x1.12b360301c4a4p-9,   -0x1.15741cc4ae203p-10, 0x1.1cbcee117e77dp-11,
     -0x1.3270a6b5642c1p-12, 0x1.4532907977eddp-13,  -0x1.ec3bd6378c98cp-15,
-    0x1.e422438c44823p-16,  -0x1.685d4bd74bf9dp-15, 0x1.96a65547f87b1p-16,
+    0x1.e422438c44823p-16,  -0x1.685d4bd74bf9dp-15, 0x1.96a59121a9137p-16,
 };
 
 /// 2^-40.1
 inline constexpr double lgammaTailShortF64[] = {
     0x1.5555553d45812p-4,   -0x1.6c159a2e0f538p-9, 0x1.9f7415a64a930p-11,
-    -0x1.2c6b5870cba23p-11, 0x1.42b022c8e9992p-11, -0x1.05ee5d8a414e2p-11,
+    -0x1.2c6b5870cba23p-11, 0x1.42b022c8e9992p-11, -0x1.05ee5d8a414b2p-11,
 };
 
 /// 2^-35.2
@@ -291,7 +297,7 @@ inline constexpr double erfPiecesF32[6][16] = {
      -0x1.6f6eb80000000p-7, -0x1.0f70700000000p-8, -0x1.4a61e80000000p-10,
      -0x1.4f5bc80000000p-12, -0x1.1e29040000000p-14, -0x1.9cce020000000p-17,
      -0x1.f963440000000p-20},
-    {0x1.c5c88a0000000p-4, 0x1.37ac860000000p-4, -0x1.a644980000000p-9,
+    {0x1.c5c8880000000p-4, 0x1.37ac860000000p-4, -0x1.a644980000000p-9,
      -0x1.efbb600000000p-5, -0x1.098c6c0000000p-4, -0x1.1919460000000p-5,
      -0x1.8ff94c0000000p-9, 0x1.7adfb20000000p-7, 0x1.8b414e0000000p-7,
      0x1.e704120000000p-8, 0x1.b91b6a0000000p-9, 0x1.3a1e400000000p-10,
@@ -338,6 +344,63 @@ inline constexpr double normalPiecesF32[6][16] = {
      0x1.ce99e80000000p-11, 0x1.fa9a900000000p-12, 0x1.b40fa00000000p-13,
      0x1.32e8880000000p-14, 0x1.68a1460000000p-16, 0x1.6626a80000000p-18,
      0x1.2f16600000000p-20},
+};
+
+/// What |x| is multiplied by to find its piece of tanhPiecesF32.
+inline constexpr double tanhScaleF32 = 0x1.aa00000000000p+0;
+
+/// 2^-24.2; the middles of the 16 pieces, then each power's coefficients.
+inline constexpr double tanhPiecesF32[7][16] = {
+    {0x1.8099d80000000p-1, 0x1.0d387c0000000p+0, 0x1.5a240e0000000p+0,
+     0x1.a70fa00000000p+0, 0x1.0d387c0000000p+1, 0x1.5a240e0000000p+1,
+     0x1.a70fa00000000p+1, 0x1.f3fb320000000p+1, 0x1.33ae460000000p+2,
+     0x1.8099d80000000p+2, 0x1.cd85680000000p+2, 0x1.0d387c0000000p+3, 0x0.0p+0,
+     0x1.cd85680000000p-3, 0x1.8099d80000000p-2, 0x1.0d387c0000000p-1},
+    {0x1.458df40000000p-1, 0x1.909c8c0000000p-1, 0x1.bfc5260000000p-1,
+     0x1.dbc18e0000000p-1, 0x1.f0f8120000000p-1, 0x1.fb6f340000000p-1,
+     0x1.fe9f860000000p-1, 0x1.ff95f00000000p-1, 0x1.ffee820000000p-1,
+     0x1.fffe6c0000000p-1, 0x1.ffffdc0000000p-1, 0x1.fffffc0000000p-1, 0x0.0p+0,
+     0x1.c5dd320000000p-3, 0x1.6f7b4c0000000p-2, 0x1.edc0c00000000p-2},
+    {0x1.30ff220000000p-1, 0x1.8d166a0000000p-2, 0x1.e19bd40000000p-3,
+     0x1.17b04a0000000p-3, 0x1.d9ee0e0000000p-5, 0x1.22e58a0000000p-6,
+     0x1.5ffffe0000000p-8, 0x1.a815400000000p-10, 0x1.17d5880000000p-12,
+     0x1.94b3ce0000000p-16, 0x1.249cce0000000p-19, 0x1.a721c00000000p-23,
+     0x1.0000000000000p+0, 0x1.e6dabc0000000p-1, 0x1.be0fa80000000p-1,
+     0x1.88f6020000000p-1},
+    {-0x1.83dcf40000000p-2, -0x1.36b45e0000000p-2, -0x1.a532c40000000p-3,
+     -0x1.03e4520000000p-3, -0x1.cbffd00000000p-5, -0x1.2042480000000p-6,
+     -0x1.5efc900000000p-8, -0x1.a7a7720000000p-10, -0x1.16d1d00000000p-12,
+     -0x1.93472c0000000p-16, -0x1.2395e20000000p-19, -0x1.a5a5a60000000p-23,
+     0x1.a127080000000p-21, -0x1.af92400000000p-3, -0x1.4027520000000p-2,
+     -0x1.7af49a0000000p-2},
+    {0x1.5a3b800000000p-5, 0x1.bafb0e0000000p-4, 0x1.9fa67e0000000p-4,
+     0x1.2888820000000p-4, 0x1.2090540000000p-5, 0x1.797f4c0000000p-7,
+     0x1.d17a6e0000000p-9, 0x1.19fc4a0000000p-10, 0x1.73c92e0000000p-13,
+     0x1.0cef120000000p-16, 0x1.84e83e0000000p-20, 0x1.1930aa0000000p-23,
+     -0x1.5561720000000p-2, -0x1.14c0e60000000p-2, -0x1.6cf80e0000000p-3,
+     -0x1.3d01400000000p-4},
+    {0x1.96e9280000000p-4, 0x1.19503a0000000p-6, -0x1.4449480000000p-6,
+     -0x1.971e920000000p-6, -0x1.fd0dbc0000000p-7, -0x1.71114c0000000p-8,
+     -0x1.d458be0000000p-10, -0x1.1e22220000000p-11, -0x1.905c1c0000000p-14,
+     -0x1.21d1000000000p-17, -0x1.a3222e0000000p-21, -0x1.2f0bdc0000000p-24,
+     0x1.ab8ec20000000p-11, 0x1.0960d00000000p-3, 0x1.57350e0000000p-3,
+     0x1.4848100000000p-3},
+    {-0x1.0275bc0000000p-4, -0x1.4b7c800000000p-5, -0x1.6ed7900000000p-7,
+     0x1.0349860000000p-9, 0x1.268ed60000000p-8, 0x1.1041480000000p-9,
+     0x1.6dd8ca0000000p-11, 0x1.c64f900000000p-13, 0x1.3ecd940000000p-15,
+     0x1.ce17760000000p-19, 0x1.4e2c9a0000000p-22, 0x1.e33daa0000000p-26,
+     0x1.07377c0000000p-3, 0x1.53d2440000000p-4, 0x1.37e88e0000000p-6,
+     -0x1.1730ba0000000p-5},
+};
+
+/// 2^-24.3; 2^(i/16).
+inline constexpr double sixteenthsOfOctaveF32[16] = {
+    0x1.0000000000000p+0, 0x1.0b55860000000p+0, 0x1.172b840000000p+0,
+    0x1.2387a60000000p+0, 0x1.306fe00000000p+0, 0x1.3dea640000000p+0,
+    0x1.4bfdae0000000p+0, 0x1.5ab07e0000000p+0, 0x1.6a09e60000000p+0,
+    0x1.7a11480000000p+0, 0x1.8ace540000000p+0, 0x1.9c49180000000p+0,
+    0x1.ae89fa0000000p+0, 0x1.c199be0000000p+0, 0x1.d5818e0000000p+0,
+    0x1.ea4afa0000000p+0,
 };
 
 } // namespace intarsia::coefficients

@@ -212,15 +212,15 @@ private:
     return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, x, y);
   }
 
-  /// The nearest integer n to x*y, |x*y| < 2^22 (2^51): adding 1.5*2^mantissa
-  /// leaves no bits for a fraction. Works on every CPU, which roundeven
-  /// doesn't.
+  /// The nearest multiple n of 2^-fraction to x*y, |x*y| < 2^(22-fraction)
+  /// (2^51): adding 1.5*2^mantissa leaves no bits for a fraction. Works on
+  /// every CPU, which roundeven doesn't.
   struct Rounded {
     Value value;   // n as a number
-    Value shifted; // bits whose low part is n in two's complement
+    Value shifted; // bits whose low part is n*2^fraction in two's complement
   };
-  Rounded roundProduct(Value x, double y) {
-    Value magic = real(std::ldexp(1.5, mantissa));
+  Rounded roundProduct(Value x, double y, unsigned fraction = 0) {
+    Value magic = real(std::ldexp(1.5, mantissa - fraction));
     Value sum = fma(x, real(y), magic);
     return {sub(sum, magic), bits(sum)};
   }
@@ -231,20 +231,28 @@ private:
         addI(shiftLeft(shifted, integer(mantissa)), integer(bitsOf(1.0))));
   }
 
+  /// Applies an AVX-512 instruction to 16 lanes at a time. Only where
+  /// `hasLookup`.
+  Value
+  byLanes(ValueRange operands,
+          llvm::function_ref<Value(VectorType lanes, ValueRange)> instruction);
   /// For each lane, the number of `table` that the low four bits of `index`
-  /// name. Only where `hasLookup`.
+  /// name.
   Value lookup(ArrayRef<double> table, Value index);
+  /// p*2^floor(n), rounded once.
+  Value scaleByFloor(Value p, Value n);
 
   // --- The functions ---------------------------------------------------------
   struct Reduced {
     Rounded n;
     Value r;
   };
-  Reduced reduceExp(Value x);
+  Reduced reduceExp(Value x, unsigned fraction = 0);
   Value expOfReduced(Value r);
   Value expm1OfReduced(Value r);
   Value scale(Value p, Value shifted);
   Value emitExp(Value x);
+  Value expByLookup(Value x);
   Value halfExp(Value x);
   Value emitExp2(Value x);
   Value exp2Small(Value x);
@@ -266,15 +274,17 @@ private:
   Value log1pOrTwice(Value x, Value argument);
 
   Value emitTanh(Value x);
+  Value tanhByLookup(Value x);
   Value emitErf(Value x);
   struct Piece {
     Rounded n; // which
     Value t;   // the distance from its middle
   };
   Piece findPiece(Value x, double step);
-  /// The piece's polynomial, its constant given.
-  Value pieceAt(const Piece &piece, const double (&table)[6][16],
-                Value constant);
+  /// The polynomial in t whose coefficients from the first power on `table`
+  /// has, its constant given.
+  Value polynomialByLookup(Value index, Value t, ArrayRef<double[16]> table,
+                           Value constant);
   Value erfByLookup(Value x);
   Value emitNormalCdf(Value x);
   Value emitErfc(Value x);

@@ -114,39 +114,63 @@ Value MathEmitter::emit(MathFunction function, ValueRange operands) {
   llvm_unreachable("unknown math function");
 }
 
-Value MathEmitter::lookup(ArrayRef<double> table, Value index) {
-  assert(hasLookup && table.size() == 16);
-  auto lanes = VectorType::get(16, b.getF32Type());
-  SmallVector<float> numbers(table);
-  Value entries = arith::ConstantOp::create(
-      b, loc, DenseElementsAttr::get(lanes, ArrayRef<float>(numbers)));
-  auto permute = [&](Value indices) -> Value {
-    return LLVM::CallIntrinsicOp::create(
-               b, loc, lanes, b.getStringAttr("llvm.x86.avx512.permvar.sf.512"),
-               ValueRange{entries, indices})
-        .getResult(0);
-  };
+Value MathEmitter::byLanes(
+    ValueRange operands,
+    function_ref<Value(VectorType lanes, ValueRange)> instruction) {
+  assert(hasLookup);
   auto vector = dyn_cast<VectorType>(type);
+  auto lanes = VectorType::get(16, b.getF32Type());
   if (!vector) {
-    Value indices = vector::BroadcastOp::create(
-        b, loc, VectorType::get(16, b.getI32Type()), index);
-    return vector::ExtractOp::create(b, loc, permute(indices), 0);
+    SmallVector<Value> wide;
+    for (Value operand : operands)
+      wide.push_back(vector::BroadcastOp::create(
+          b, loc, lanes.clone(operand.getType()), operand));
+    return vector::ExtractOp::create(b, loc, instruction(lanes, wide), 0);
   }
-  // 16 lanes at a time; a shuffle's operands need not be of the same size.
+  // A shuffle's operands need not be of the same size.
   int64_t count = vector.getNumElements();
   Value result;
   for (int64_t start = 0; start < count; start += 16) {
-    SmallVector<int64_t> lanes;
+    SmallVector<int64_t> numbers;
     for (int64_t lane = start; lane < start + 16; ++lane)
-      lanes.push_back(std::min(lane, count - 1));
-    Value next =
-        permute(vector::ShuffleOp::create(b, loc, index, index, lanes));
+      numbers.push_back(std::min(lane, count - 1));
+    SmallVector<Value> parts;
+    for (Value operand : operands)
+      parts.push_back(
+          vector::ShuffleOp::create(b, loc, operand, operand, numbers));
+    Value next = instruction(lanes, parts);
     if (!result)
       result = next;
-    lanes = llvm::to_vector(llvm::seq(std::min(start + 16, count)));
-    result = vector::ShuffleOp::create(b, loc, result, next, lanes);
+    numbers = llvm::to_vector(llvm::seq(std::min(start + 16, count)));
+    result = vector::ShuffleOp::create(b, loc, result, next, numbers);
   }
   return result;
+}
+
+Value MathEmitter::lookup(ArrayRef<double> table, Value index) {
+  assert(table.size() == 16);
+  SmallVector<float> numbers(table);
+  return byLanes(index, [&](VectorType lanes, ValueRange indices) {
+    Value entries = arith::ConstantOp::create(
+        b, loc, DenseElementsAttr::get(lanes, ArrayRef<float>(numbers)));
+    return LLVM::CallIntrinsicOp::create(
+               b, loc, lanes, b.getStringAttr("llvm.x86.avx512.permvar.sf.512"),
+               ValueRange{entries, indices.front()})
+        .getResult(0);
+  });
+}
+
+Value MathEmitter::scaleByFloor(Value p, Value n) {
+  return byLanes({p, n}, [&](VectorType lanes, ValueRange parts) {
+    Value all = arith::ConstantOp::create(b, loc, b.getI16IntegerAttr(-1));
+    // The rounding that the thread has set.
+    Value current = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(4));
+    return LLVM::CallIntrinsicOp::create(
+               b, loc, lanes,
+               b.getStringAttr("llvm.x86.avx512.mask.scalef.ps.512"),
+               ValueRange{parts[0], parts[1], parts[0], all, current})
+        .getResult(0);
+  });
 }
 
 /// The functions that are written for f32 in f32.

@@ -19,9 +19,9 @@ using namespace intarsia::math_emitters;
 // Exponentials
 //===----------------------------------------------------------------------===//
 
-/// x = n*ln(2) + r, |r| <= ln(2)/2.
-MathEmitter::Reduced MathEmitter::reduceExp(Value x) {
-  Rounded n = roundProduct(x, log2e.high);
+/// x = n*ln(2) + r, n a multiple of 2^-fraction, |r| <= 2^-fraction*ln(2)/2.
+MathEmitter::Reduced MathEmitter::reduceExp(Value x, unsigned fraction) {
+  Rounded n = roundProduct(x, log2e.high, fraction);
   std::array<double, 3> parts = threeParts(ln2);
   Value r = fma(n.value, real(-parts[0]), x);
   r = fma(n.value, real(-parts[1]), r);
@@ -63,9 +63,21 @@ Value MathEmitter::emitExp(Value x) {
   }
   x = atLeast(atMost(x, width == 32 ? 89.0 : 710.0),
               width == 32 ? -104.0 : -746.0);
+  if (hasLookup)
+    return expByLookup(x);
   Reduced reduced = reduceExp(x);
   Value p = expOfReduced(reduced.r);
   return scale(p, reduced.n.shifted);
+}
+
+/// 2^n by halves of the table of 2^(i/16): what is left for the polynomial is
+/// a 32nd of an octave.
+Value MathEmitter::expByLookup(Value x) {
+  auto [n, r] = reduceExp(x, /*fraction=*/4);
+  Value power = lookup(coefficients::sixteenthsOfOctaveF32, n.shifted);
+  Value p = polynomial(r, coefficients::expSixteenthF32);
+  Value expm1 = fma(mul(r, r), p, r);
+  return scaleByFloor(fma(power, expm1, power), n.value);
 }
 
 /// e^x/2, x >= 0: finite where e^x is not yet.
@@ -243,6 +255,8 @@ Value MathEmitter::log1pOrTwice(Value x, Value argument) {
 
 /// x + x**3*p(x*x) up to 1/2, from there 1 - 2/(e^(2|x|) + 1).
 Value MathEmitter::emitTanh(Value x) {
+  if (hasLookup)
+    return tanhByLookup(x);
   Value a = abs(x), square = mul(x, x);
   Value p =
       polynomial(square, pick(coefficients::tanhF32, coefficients::tanhShortF64,
@@ -254,6 +268,19 @@ Value MathEmitter::emitTanh(Value x) {
   Value e = mul(expOfReduced(reduced.r), powerOfTwo(reduced.n.shifted));
   Value far = sub(real(1), div(real(2), add(e, real(1))));
   return copySign(select(less(a, real(0.5)), near, far), x);
+}
+
+/// The pieces get longer with |x|: they are named by the leading bits of 1 +
+/// |x|*scale. Beyond the last, the result is 1.
+Value MathEmitter::tanhByLookup(Value x) {
+  Value a = atMost(abs(x), 14.999 / coefficients::tanhScaleF32);
+  Value y = fma(a, real(coefficients::tanhScaleF32), real(1));
+  Value index = shiftRight(bits(y), integer(mantissa - 2));
+  ArrayRef table = coefficients::tanhPiecesF32;
+  Value t = sub(a, lookup(table[0], index));
+  Value p = polynomialByLookup(index, t, table.drop_front(2),
+                               lookup(table[1], index));
+  return copySign(p, x);
 }
 
 /// (1+2a)*exp(a*a)*erfc(a) is a polynomial in (a-3.75)/(a+3.75): Shepherd and
@@ -286,21 +313,24 @@ MathEmitter::Piece MathEmitter::findPiece(Value x, double step) {
   return {n, fma(n.value, real(-step), a)};
 }
 
-Value MathEmitter::pieceAt(const Piece &piece, const double (&table)[6][16],
-                           Value constant) {
-  Value p = lookup(table[5], piece.n.shifted);
-  for (int power : {4, 3, 2, 1})
-    p = fma(p, piece.t, lookup(table[power], piece.n.shifted));
-  return fma(p, piece.t, constant);
+Value MathEmitter::polynomialByLookup(Value index, Value t,
+                                      ArrayRef<double[16]> table,
+                                      Value constant) {
+  Value p = lookup(table.back(), index);
+  for (const auto &power : llvm::reverse(table.drop_back()))
+    p = fma(p, t, lookup(power, index));
+  return fma(p, t, constant);
 }
 
 /// Around 0 it is t + t*p(t), which keeps the relative error small there.
 Value MathEmitter::erfByLookup(Value x) {
   Piece piece = findPiece(x, coefficients::erfStepF32);
-  const auto &table = coefficients::erfPiecesF32;
+  ArrayRef table = coefficients::erfPiecesF32;
+  Value index = piece.n.shifted;
   Value middle = select(equal(piece.n.value, real(0)), piece.t,
-                        lookup(table[0], piece.n.shifted));
-  return copySign(pieceAt(piece, table, middle), x);
+                        lookup(table.front(), index));
+  Value p = polynomialByLookup(index, piece.t, table.drop_front(), middle);
+  return copySign(p, x);
 }
 
 /// What is added to 1/2 needs no small relative error, and so neither a first
@@ -309,8 +339,10 @@ Value MathEmitter::emitNormalCdf(Value x) {
   if (!hasLookup)
     return mul(real(0.5), add(real(1), emitErf(mul(x, real(std::sqrt(0.5))))));
   Piece piece = findPiece(x, coefficients::normalStepF32);
-  const auto &table = coefficients::normalPiecesF32;
-  Value p = pieceAt(piece, table, lookup(table[0], piece.n.shifted));
+  ArrayRef table = coefficients::normalPiecesF32;
+  Value index = piece.n.shifted;
+  Value p = polynomialByLookup(index, piece.t, table.drop_front(),
+                               lookup(table.front(), index));
   return add(copySign(p, x), real(0.5));
 }
 

@@ -1445,6 +1445,10 @@ static bool isAddition(Block &combiner) {
                            arith::ShRUIOp, arith::TruncIOp>);
 }
 
+static bool isSum(linalg::GenericOp reduction) {
+  return reduction.getNumDpsInits() == 1 && isAddition(*reduction.getBody());
+}
+
 /// Iterations of a loop that are added one after the other.
 static constexpr int64_t cascadeBlock = 64;
 
@@ -1888,7 +1892,8 @@ SmallVector<Value> KernelEmitter::reduce(linalg::GenericOp op,
   if (tile && !part && reduction.size() == 1)
     if (std::optional<size_t> number =
             tiledReduction(op, index, reduction[0].extent))
-      return accumulators(tile->reductions[*number]);
+      return accumulators(tile->reductions[*number],
+                          tile->reductions[*number].places.back());
   Block *combiner = op.getBody();
 
   SmallVector<Value> neutral = startsOf(op);
@@ -1948,7 +1953,7 @@ SmallVector<Value> KernelEmitter::reduce(linalg::GenericOp op,
     return count;
   };
   // Rounding errors grow with the number of additions one after the other.
-  bool isSum = count == 1 && isAddition(*combiner);
+  bool adds = isSum(op);
   auto add = [&](ValueRange blocks, ValueRange accumulators) {
     SmallVector<Value> sums;
     for (size_t part = 0; part < blocks.size(); part += count)
@@ -1959,12 +1964,11 @@ SmallVector<Value> KernelEmitter::reduce(linalg::GenericOp op,
   };
   auto cascadeOf = [&](size_t level, ArrayRef<Value> zeros) {
     Cascade cascade;
-    if (!isSum)
+    if (!adds)
       return cascade;
     cascade.zeros.assign(zeros.begin(), zeros.end());
     cascade.add = add;
-    std::optional<int64_t> extent =
-        part ? part->rows : reduction[level].extent.asInteger();
+    std::optional<int64_t> extent = reduction[level].extent.asInteger();
     if (!extent) {
       cascade.mayBeShort =
           level == scalarLoops && !schedule.threads && !schedule.trial;
@@ -1989,16 +1993,19 @@ SmallVector<Value> KernelEmitter::reduce(linalg::GenericOp op,
       const Observations::ReductionLoop &loop = reduction[level];
       std::optional<int64_t> all = iterations(level);
       std::optional<int64_t> inside = iterations(level + 1);
-      bool isLong = isSum && (!all || *all > cascadeBlock);
+      bool isLong = adds && (!all || *all > cascadeBlock);
       bool restarts =
           isLong && level + 1 < reduction.size() && (!inside || *inside >= 8);
-      Value begin = part ? part->begin : constant(0);
-      Value end = part ? part->end : scalarOf(loop.extent);
+      Value end = part ? constant(part->rows) : scalarOf(loop.extent);
+      bool inBlocks = isLong && !part;
       return cascadeLoop(
-          begin, end, 1, carried, isLong ? cascadeOf(level, zeros) : Cascade(),
+          constant(0), end, 1, carried,
+          inBlocks ? cascadeOf(level, zeros) : Cascade(),
           [&](Value variable, ValueRange values) {
             ScopeGuard scope(*this);
-            symbolValues[loop.symbol] = variable;
+            symbolValues[loop.symbol] =
+                part ? arith::AddIOp::create(*b, loc, part->begin, variable)
+                     : variable;
             SmallVector<Value> results =
                 restarts ? add(nest(level + 1, zeros), values)
                          : nest(level + 1, SmallVector<Value>(values));
@@ -2041,16 +2048,13 @@ SmallVector<Value> KernelEmitter::reduce(linalg::GenericOp op,
   if (serial || shared) {
     for (Value value : neutral)
       zeros.push_back(width ? broadcast(value) : value);
-    if (part && !isSum) {
-      setAccumulators(part->reduction, nest(0, accumulators(part->reduction)));
+    if (part) {
+      SmallVector<Value> before = accumulators(part->reduction, part->places);
+      setAccumulators(part->places,
+                      adds ? add(nest(0, zeros), before) : nest(0, before));
       return {};
     }
     results = nest(0, zeros);
-    if (part) {
-      setAccumulators(part->reduction,
-                      add(results, accumulators(part->reduction)));
-      return {};
-    }
     if (shared)
       results = shell->reduceTeam(*b, loc, entry, results, combine);
   } else {
@@ -2090,15 +2094,15 @@ SmallVector<Value> KernelEmitter::reduce(linalg::GenericOp op,
 // Tiles of columns
 //===----------------------------------------------------------------------===//
 //
-// A reduction whose lanes run across it reads a few lines of each row. Where
-// these are pages apart, each column of lanes would walk through the page
-// tables of the whole tensor. So columns come in tiles and rows in blocks,
-// whose pages are known from one column of the tile to the next; the
-// accumulators are in scratch memory between blocks.
+// A reduction whose lanes run across it would read a few lines of each row, in
+// memory that no processor fetches ahead, and walk through the page tables of
+// the whole tensor for each column of lanes. So columns come in tiles, and in
+// each a few rows are read from one end to the other before the next ones; the
+// accumulators are in scratch memory. A sum has several sets of them, for
+// blocks of rows and blocks of those, so that its rounding errors stay small.
 
-/// Columns of a tile; the fewest rows of a block. A block's pages, of a few
-/// tensors, are in the processor's second table.
-static constexpr int64_t tileColumns = 1024, tileRows = 512;
+/// Columns of a tile, and rows that are read at once.
+static constexpr int64_t tileColumns = 1024, rowsAtOnce = 8;
 
 /// Whether a reduction is needed for the value.
 static bool needsReduction(Value value,
@@ -2142,30 +2146,36 @@ std::optional<size_t> KernelEmitter::tiledReduction(linalg::GenericOp op,
                    [&](Value input) { return needsReduction(input, seen); }))
     return std::nullopt;
   TiledReduction reduction{op, index, rows, {}, {}};
-  for (Type type : op.getResultTypes()) {
-    Type element = getElementTypeOrSelf(type);
-    reduction.elements.push_back(element);
-    reduction.places.push_back(scratchSize);
-    scratchSize = scratchSize + SymExpr(tileColumns * bytesOf(element));
+  for (Type type : op.getResultTypes())
+    reduction.elements.push_back(getElementTypeOrSelf(type));
+  // As many levels as reach a million rows where their number isn't known.
+  int64_t last = isSum(op) ? rows.asInteger().value_or(1 << 20) : 0;
+  for (int64_t block = rowsAtOnce;; block *= cascadeBlock) {
+    SmallVector<SymExpr> &places = reduction.places.emplace_back();
+    for (Type element : reduction.elements) {
+      places.push_back(scratchSize);
+      scratchSize = scratchSize + SymExpr(tileColumns * bytesOf(element));
+    }
+    if (last <= block * cascadeBlock)
+      break;
   }
   tile->reductions.push_back(std::move(reduction));
   return tile->numbers[id] = tile->reductions.size() - 1;
 }
 
-SmallVector<Value>
-KernelEmitter::accumulators(const TiledReduction &reduction) {
+SmallVector<Value> KernelEmitter::accumulators(const TiledReduction &reduction,
+                                               ArrayRef<SymExpr> places) {
   SmallVector<Value> values;
-  for (auto [element, place] :
-       llvm::zip_equal(reduction.elements, reduction.places))
+  for (auto [element, place] : llvm::zip_equal(reduction.elements, places))
     values.push_back(loadAt(
         elementPointer(*b, loc, scratch, b->getI8Type(), scalarOf(place)),
         element, SymExpr::symbol("v") - SymExpr::symbol("tile")));
   return values;
 }
 
-void KernelEmitter::setAccumulators(const TiledReduction &reduction,
+void KernelEmitter::setAccumulators(ArrayRef<SymExpr> places,
                                     ArrayRef<Value> values) {
-  for (auto [place, value] : llvm::zip_equal(reduction.places, values))
+  for (auto [place, value] : llvm::zip_equal(places, values))
     storeAt(elementPointer(*b, loc, scratch, b->getI8Type(), scalarOf(place)),
             broadcast(value), SymExpr::symbol("v") - SymExpr::symbol("tile"));
 }
@@ -2181,24 +2191,55 @@ void KernelEmitter::reduceTile(Value begin, Value end) {
         },
         nullptr);
   };
+  auto loop = [&](Value begin, Value end, int64_t step,
+                  llvm::function_ref<void(Value)> body) {
+    emitLoop(*b, loc, begin, end, constant(step), {},
+             [&](Value at, ValueRange) {
+               ScopeGuard scope(*this);
+               body(at);
+               return SmallVector<Value>();
+             });
+  };
   for (const TiledReduction &reduction : tile->reductions) {
-    SmallVector<Value> neutral = startsOf(reduction.op);
-    alongLanes([&] { setAccumulators(reduction, neutral); });
-    // At most 64 blocks: their sum is as exact as that of a block.
-    SymExpr blockRows = SymExpr::make(
-        Kind::Max, {SymExpr(tileRows),
-                    SymExpr::make(Kind::FloorDiv,
-                                  {reduction.rows + SymExpr(cascadeBlock - 1),
-                                   SymExpr(cascadeBlock)})});
-    Value rows = scalarOf(reduction.rows), step = scalarOf(blockRows);
-    emitLoop(*b, loc, constant(0), rows, step, {}, [&](Value at, ValueRange) {
-      ScopeGuard scope(*this);
-      Value stop = arith::AddIOp::create(*b, loc, at, step);
-      stop = arith::MinSIOp::create(*b, loc, stop, rows);
-      TilePart part{reduction, at, stop, blockRows.asInteger()};
-      alongLanes([&] { reduce(reduction.op, reduction.index, &part); });
-      return SmallVector<Value>();
-    });
+    linalg::GenericOp op = reduction.op;
+    SmallVector<Value> neutral = startsOf(op);
+    auto addRows = [&](Value begin, Value end, int64_t count) {
+      loop(begin, end, count, [&](Value at) {
+        TilePart part{reduction, reduction.places.front(), at, count};
+        alongLanes([&] { reduce(op, reduction.index, &part); });
+      });
+    };
+    std::function<void(size_t, Value, Value)> addTo =
+        [&](size_t level, Value begin, Value end) {
+          if (level == 0) {
+            Value rest = arith::RemSIOp::create(
+                *b, loc, arith::SubIOp::create(*b, loc, end, begin),
+                constant(rowsAtOnce));
+            Value whole = arith::SubIOp::create(*b, loc, end, rest);
+            addRows(begin, whole, rowsAtOnce);
+            if (reduction.rows.asInteger().value_or(1) % rowsAtOnce != 0)
+              addRows(whole, end, 1);
+            return;
+          }
+          int64_t block = rowsAtOnce;
+          for (size_t i = 0; i < level; ++i)
+            block *= cascadeBlock;
+          ArrayRef<SymExpr> parts = reduction.places[level - 1],
+                            sums = reduction.places[level];
+          loop(begin, end, block, [&](Value at) {
+            alongLanes([&] { setAccumulators(parts, neutral); });
+            Value stop = arith::AddIOp::create(*b, loc, at, constant(block));
+            addTo(level - 1, at, arith::MinSIOp::create(*b, loc, stop, end));
+            alongLanes([&] {
+              SmallVector<Value> terms = accumulators(reduction, parts);
+              llvm::append_range(terms, accumulators(reduction, sums));
+              setAccumulators(sums, emitScalars(*op.getBody(), terms,
+                                                /*position=*/nullptr));
+            });
+          });
+        };
+    alongLanes([&] { setAccumulators(reduction.places.back(), neutral); });
+    addTo(reduction.places.size() - 1, constant(0), scalarOf(reduction.rows));
   }
 }
 

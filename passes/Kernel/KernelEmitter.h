@@ -79,7 +79,7 @@ struct Schedule {
 inline constexpr int64_t streamBytes = int64_t(8) << 20;
 
 /// The fewest rows of a reduction of columns that is worth tiles.
-inline constexpr int64_t tiledRows = 1024;
+inline constexpr int64_t tiledRows = 128;
 
 /// On a `linalg.generic`: a dear value that several passes over a row need is
 /// kept in scratch memory.
@@ -206,16 +206,17 @@ private:
     mlir::linalg::GenericOp op;
     Index index;
     SymExpr rows;
-    /// Of its accumulators, and where they are in scratch memory, in bytes.
+    /// Of its accumulators, and where they are in scratch memory, in bytes:
+    /// those of the smallest block of rows first, of all rows last.
     llvm::SmallVector<mlir::Type> elements;
-    llvm::SmallVector<SymExpr> places;
+    llvm::SmallVector<llvm::SmallVector<SymExpr>> places;
   };
-  /// Rows of one, which are being added to the accumulators.
+  /// Rows of one, which are being added to the accumulators at `places`.
   struct TilePart {
     const TiledReduction &reduction;
-    mlir::Value begin, end;
-    /// At most so many rows; nothing: not known.
-    std::optional<int64_t> rows;
+    llvm::ArrayRef<SymExpr> places;
+    mlir::Value begin;
+    int64_t rows;
   };
   llvm::SmallVector<mlir::Value> reduce(mlir::linalg::GenericOp op,
                                         const Index &index,
@@ -225,8 +226,9 @@ private:
   void reduceTile(mlir::Value begin, mlir::Value end);
   std::optional<size_t> tiledReduction(mlir::linalg::GenericOp op,
                                        const Index &index, const SymExpr &rows);
-  llvm::SmallVector<mlir::Value> accumulators(const TiledReduction &reduction);
-  void setAccumulators(const TiledReduction &reduction,
+  llvm::SmallVector<mlir::Value> accumulators(const TiledReduction &reduction,
+                                              llvm::ArrayRef<SymExpr> places);
+  void setAccumulators(llvm::ArrayRef<SymExpr> places,
                        llvm::ArrayRef<mlir::Value> values);
   mlir::Value evalRunning(mlir::linalg::GenericOp op, unsigned result,
                           const Index &index);

@@ -225,8 +225,8 @@ func.func @short(%x: !intarsia.tensor<[s0, s1]xf32>) -> !intarsia.tensor<[s0]xf3
 }
 
 // Columns of many rows far apart come in tiles, whose accumulators are in the
-// scratch memory, %arg4: they are cleared, blocks of rows are added to them, and
-// the rest of the kernel reads them.
+// scratch memory, %arg4: they are cleared, eight rows at once are added to those
+// of a block and the block's to them, and the rest of the kernel reads them.
 // CHECK-LABEL: func.func @{{k[0-9]+}}_sum_neg
 // CHECK: %[[TILE:.+]] = arith.constant 1024 : i64
 // CHECK: scf.for %[[AT:.+]] = %{{.+}} to %{{.+}} step %[[TILE]]
@@ -235,12 +235,18 @@ func.func @short(%x: !intarsia.tensor<[s0, s1]xf32>) -> !intarsia.tensor<[s0]xf3
 // CHECK:     llvm.store
 // CHECK:   %[[BLOCK:.+]] = arith.constant 512 : i64
 // CHECK:   scf.for %{{.+}} to %{{.+}} step %[[BLOCK]]
-// CHECK:     scf.for
-// CHECK:       %[[SUM:.+]] = scf.for
-// CHECK:       llvm.getelementptr %arg4
-// CHECK:       %[[BEFORE:.+]] = llvm.load
-// CHECK:       %[[AFTER:.+]] = arith.addf %[[BEFORE]], %[[SUM]]
-// CHECK:       llvm.store %[[AFTER]]
+// CHECK:     %[[ROWS:.+]] = arith.constant 8 : i64
+// CHECK:     scf.for %{{.+}} to %{{.+}} step %[[ROWS]]
+// CHECK:       scf.for
+// CHECK:         llvm.getelementptr %arg4
+// CHECK:         %[[BEFORE:.+]] = llvm.load
+// CHECK:         %[[SUM:.+]] = scf.for
+// CHECK:         %[[AFTER:.+]] = arith.addf %[[BEFORE]], %[[SUM]]
+// CHECK:         llvm.store %[[AFTER]]
+// CHECK:     llvm.getelementptr %arg4
+// CHECK:     llvm.getelementptr %arg4
+// CHECK:     arith.addf
+// CHECK:     llvm.store
 // CHECK:   arith.negf
 func.func @tiles(%x: !intarsia.tensor<[4096, 2048]xf32>) -> !intarsia.tensor<[2048]xf32> {
   %0 = intarsia.call "aten::sum.dim_IntList"(self = %x, dim = [0], keepdim = false, dtype = none) : (!intarsia.tensor<[4096, 2048]xf32>) -> !intarsia.tensor<[2048]xf32>

@@ -15,7 +15,7 @@ each table as a power of two.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +53,26 @@ def round_to(value: mpf, bits: int) -> mpf:
     return mpf(float(np.float32(float(value)))) if bits == 24 else mpf(float(value))
 
 
+def single(
+    xs: list[mpf], values: list[mpf], weights: list[mpf], power: int
+) -> tuple[list[mpf], mpf]:
+    """The best multiple of x**power, whose errors need not alternate if x has both signs."""
+
+    def worst(c: mpf) -> mpf:
+        return max(abs((v - c * x**power) * w) for x, v, w in zip(xs, values, weights, strict=True))
+
+    # A convex function, whose minimum is between the best multiples for one point each.
+    multiples = [v / x**power for x, v in zip(xs, values, strict=True)]
+    low, high = min(multiples), max(multiples)
+    while high - low > abs(high) * mpf(2) ** -60:
+        third = (high - low) / 3
+        if worst(low + third) < worst(high - third):
+            high -= third
+        else:
+            low += third
+    return [low], worst(low)
+
+
 def remez(
     xs: list[mpf], values: list[mpf], weights: list[mpf], first: int, degree: int
 ) -> tuple[list[mpf], mpf]:
@@ -61,6 +81,8 @@ def remez(
     grid = len(xs)
     if count == 0:
         return [], max(abs(v * w) for v, w in zip(values, weights, strict=True))
+    if count == 1:
+        return single(xs, values, weights, first)
     reference = [
         round((grid - 1) * (1 - float(mp.cos(mp.pi * k / count))) / 2) for k in range(count + 1)
     ]
@@ -166,6 +188,17 @@ def fits() -> list[Fit]:
         relative(mp.expm1, lambda r: r**2),
         (-0.3475, 0.3475),
         (5, 10),
+    )
+    # The same within 1/32 of an octave, of exp alone.
+    result.append(
+        Fit(
+            "expSixteenthF32",
+            lambda r: (mp.expm1(r) - r) / r**2,
+            relative(mp.exp, lambda r: r**2),
+            (-0.0218, 0.0218),
+            1,
+            24,
+        )
     )
     # 2**r = 1 + r*p(r), |r| <= 1/2.
     both(
@@ -480,14 +513,54 @@ def normal_pieces() -> tuple[list[list[mpf]], mpf]:
     return [rounded for rounded, _ in fits], max(error for _, error in fits)
 
 
+TANH_SCALE = 1.6640625  # the last piece ends where tanh is 1
+
+
+def tanh_pieces() -> tuple[list[list[mpf]], mpf]:
+    """tanh(x), x >= 0, by the leading bits of y = 1 + x*scale: four pieces an octave.
+
+    Their number, modulo 16, is in the last two bits of y's exponent and the first two of
+    its mantissa. Each is its middle and tanh(middle + t) as 1 + 5 coefficients; the first
+    is t + t*t*p(t).
+    """
+    numbered: dict[int, list[mpf]] = {}
+    worst = mpf(0)
+    for octave in range(4):
+        for quarter in range(4):
+            low, width = mpf(2) ** octave * (4 + quarter) / 4, mpf(2) ** octave / 4
+            low, width = (low - 1) / TANH_SCALE, width / TANH_SCALE
+            middle = round_to(low + width / 2, 24)
+            rounded, error = piece(mp.tanh, middle, width / 2, lambda v: 1 / v)
+            row = [middle, *rounded]
+            if low == 0:
+                fit = Fit(
+                    *("", lambda t: (mp.tanh(t) / t - 1) / t, lambda t: t * t / mp.tanh(t)),
+                    *((0, width), 3, 24),
+                )
+                rounded, error = solve(fit)
+                row = [mpf(0), mpf(0), mpf(1), *rounded]
+            numbered[(4 * (127 + octave) + quarter) % 16] = row
+            worst = max(worst, error)
+    return [numbered[i] for i in range(16)], worst
+
+
+def print_table(
+    name: str, worst: mpf, kind: str, table: Sequence[mpf] | Sequence[Sequence[mpf]]
+) -> None:
+    print(f"/// 2^{float(mp.log(worst) / LN2):.1f}{kind}")
+    print(f"inline constexpr double {name} = {{")
+    for row in table:
+        numbers = row if isinstance(row, Sequence) else [row]
+        text = ", ".join(float(c).hex() for c in numbers)
+        print(f"    {{{text}}}," if isinstance(row, Sequence) else f"    {text},")
+    print("};\n")
+
+
 def print_pieces(name: str, step: float, kind: str, pieces: list[list[mpf]], worst: mpf) -> None:
     print(f"/// The distance of the middles of {name}PiecesF32.")
     print(f"inline constexpr double {name}StepF32 = {step.hex()};\n")
-    print(f"/// 2^{float(mp.log(worst) / LN2):.1f}{kind}; for each power, the 16 pieces.")
-    print(f"inline constexpr double {name}PiecesF32[6][16] = {{")
-    for power in zip(*pieces, strict=True):
-        print("    {" + ", ".join(float(c).hex() for c in power) + "},")
-    print("};\n")
+    kind += "; for each power, the 16 pieces."
+    print_table(f"{name}PiecesF32[6][16]", worst, kind, [*zip(*pieces, strict=True)])
 
 
 HEADER = """\
@@ -525,16 +598,23 @@ def main() -> None:
         if wanted and fit.name not in wanted:
             continue
         coefficients, worst = solve(fit)
-        print(f"/// 2^{float(mp.log(worst) / LN2):.1f}")
-        print(f"inline constexpr double {fit.name}[] = {{")
-        for coefficient in coefficients:
-            print(f"    {float(coefficient).hex()},")
-        print("};\n")
+        print_table(f"{fit.name}[]", worst, "", coefficients)
         print(f"{fit.name}: 2^{float(mp.log(worst) / LN2):.1f}", file=sys.stderr)
     if not wanted or "erfPiecesF32" in wanted:
         print_pieces("erf", ERF_STEP, "", *erf_pieces())
     if not wanted or "normalPiecesF32" in wanted:
         print_pieces("normal", NORMAL_STEP, ", absolute", *normal_pieces())
+    if not wanted or "tanhPiecesF32" in wanted:
+        pieces, worst = tanh_pieces()
+        print("/// What |x| is multiplied by to find its piece of tanhPiecesF32.")
+        print(f"inline constexpr double tanhScaleF32 = {TANH_SCALE.hex()};\n")
+        kind = "; the middles of the 16 pieces, then each power's coefficients."
+        print_table("tanhPiecesF32[7][16]", worst, kind, [*zip(*pieces, strict=True)])
+    if not wanted or "sixteenthsOfOctaveF32" in wanted:
+        powers = [mpf(2) ** (mpf(i) / 16) for i in range(16)]
+        rounded = [round_to(power, 24) for power in powers]
+        worst = max(abs(r / power - 1) for r, power in zip(rounded, powers, strict=True))
+        print_table("sixteenthsOfOctaveF32[16]", worst, "; 2^(i/16).", rounded)
     print(FOOTER, end="")
 
 
