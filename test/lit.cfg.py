@@ -4,6 +4,7 @@
 as well: what is printed must parse to the same module, as text and as bytecode.
 """
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -61,3 +62,5 @@ if has_cuda():
 # The assembler of a CUDA toolkit; it needs no GPU.
 if shutil.which("ptxas"):
     config.available_features.add("ptxas")
+if importlib.util.find_spec("triton"):
+    config.available_features.add("triton")

@@ -29,7 +29,10 @@
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Base64.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -107,6 +110,7 @@ public:
   }
 
   CompiledProgram run() {
+    extractImages();
     if (options.numerics != "eager" && options.numerics != "fused")
       throw CompileError("numerics is \"eager\" or \"fused\", not \"" +
                          options.numerics + "\"");
@@ -135,10 +139,73 @@ public:
   }
 
 private:
+  /// Takes the code of other compilers' kernels out of the program.
+  void extractImages() {
+    auto launches = [](const importer::Graph &graph) {
+      return llvm::any_of(graph.nodes, [](const importer::Node &node) {
+        return node.target == importer::launchKernelOperator;
+      });
+    };
+    if (!launches(program.graph) &&
+        llvm::none_of(program.graphs, [&](const auto &entry) {
+          return launches(entry.second);
+        }))
+      return;
+    stripped = program;
+    extractImages(stripped->graph);
+    for (auto &[name, graph] : stripped->graphs)
+      extractImages(graph);
+  }
+
+  void extractImages(importer::Graph &graph) {
+    for (importer::Node &node : graph.nodes) {
+      if (node.target != importer::launchKernelOperator || node.args.empty())
+        continue;
+      std::string &text = node.args[0].second.text;
+      llvm::Expected<llvm::json::Value> json = llvm::json::parse(text);
+      if (!json)
+        throw CompileError("the description of a kernel is malformed: " +
+                           llvm::toString(json.takeError()));
+      if (llvm::json::Object *object = json->getAsObject())
+        if (llvm::json::Array *variants = object->getArray("variants"))
+          for (llvm::json::Value &variant : *variants)
+            if (llvm::json::Object *fields = variant.getAsObject())
+              extractImages(*fields);
+      text = llvm::formatv("{0}", *json).str();
+    }
+  }
+
+  void extractImages(llvm::json::Object &variant) {
+    std::string module = variant.getString("module").value_or("").str();
+    const llvm::json::Array *images = variant.getArray("images");
+    bool isNew =
+        llvm::none_of(result.cudaImages, [&](const runtime::CudaImage &image) {
+          return image.module == module;
+        });
+    if (images && isNew)
+      for (const llvm::json::Value &value : *images) {
+        const llvm::json::Object *entry = value.getAsObject();
+        std::optional<StringRef> arch, code;
+        if (entry) {
+          arch = entry->getString("arch");
+          code = entry->getString("code");
+        }
+        std::vector<char> bytes;
+        if (!arch || !code ||
+            llvm::errorToBool(llvm::decodeBase64(*code, bytes)))
+          throw CompileError("the code of kernel " + module + " is malformed");
+        result.cudaImages.push_back(
+            {arch->str(), entry->getBoolean("ptx").value_or(false),
+             std::string(bytes.begin(), bytes.end()), module,
+             entry->getInteger("shared").value_or(0)});
+      }
+    variant.erase("images");
+  }
+
   void importProgram() {
     timed("import", [&] {
-      llvm::Expected<OwningOpRef<ModuleOp>> built =
-          importer::buildModule(program, &context, schemas);
+      llvm::Expected<OwningOpRef<ModuleOp>> built = importer::buildModule(
+          stripped ? *stripped : program, &context, schemas);
       if (!built)
         throw CompileError(llvm::toString(built.takeError()));
       module = std::move(*built);
@@ -334,7 +401,7 @@ private:
     for (const plan::Function &function : result.plan.functions)
       for (const plan::Step &step : function.steps) {
         result.callCount += step.kind == plan::Step::Kind::Call;
-        result.kernelCount += step.kind == plan::Step::Kind::Launch;
+        result.kernelCount += plan::isLaunch(step);
       }
   }
 
@@ -430,6 +497,8 @@ private:
   }
 
   const importer::Program &program;
+  /// The same without the code of foreign kernels, where there are any.
+  std::optional<importer::Program> stripped;
   const CompileOptions &options;
   const importer::SchemaProvider &schemas;
   MLIRContext context;

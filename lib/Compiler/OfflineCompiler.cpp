@@ -35,6 +35,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ostream>
+#include <set>
 
 namespace intarsia {
 
@@ -146,9 +147,11 @@ static void addTarget(const OfflineOptions &options, Artifact &artifact,
   if (!compiled.sharedObject.empty())
     target.kernelsHash = digestOf(compiled.sharedObject);
   for (const runtime::CudaImage &image : compiled.cudaImages)
-    target.images.push_back(
-        {image.arch,
-         "kernels." + image.arch + (image.isPtx ? ".ptx" : ".cubin")});
+    target.images.push_back({image.arch,
+                             (image.module.empty() ? "kernels" : image.module) +
+                                 "." + image.arch +
+                                 (image.isPtx ? ".ptx" : ".cubin"),
+                             image.module, image.shared});
   if (artifact.targets.empty()) {
     artifact.metadata.operators = compiled.plan.operators;
     artifact.frozen = std::move(compiled.frozen);
@@ -354,7 +357,8 @@ static void checkOptions(const OfflineOptions &options) {
   checkTargets(options);
 }
 
-static void compileOrThrow(OfflineOptions options, std::ostream &out) {
+static void compileOrThrow(OfflineOptions options, std::ostream &out,
+                           std::ostream &errors) {
   checkOptions(options);
   auto progress = [&](const std::string &stage) {
     if (options.compile.progress)
@@ -362,7 +366,7 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
   };
   progress("read");
   importer::Program program = readProgram(options.input);
-  std::optional<DerivedProgram> decomposed, converted;
+  std::optional<DerivedProgram> decomposed, converted, launching;
   if (hasTransforms(program) && !options.codeOnly) {
     progress("decompose");
     decomposed.emplace(
@@ -381,13 +385,28 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
     options.input = converted->path;
     program = readProgram(options.input);
   }
+  std::vector<std::string> archs =
+      options.archs.empty() ? options.compile.archs : options.archs;
+  if (options.compile.target == "cuda" && !options.pythonModules.empty() &&
+      !options.codeOnly) {
+    progress("Triton");
+    launching.emplace(
+        options, "intarsia._triton", std::vector{llvm::join(archs, ",")},
+        "cannot compile the kernels of Triton in " + options.input);
+    if (auto notes = llvm::MemoryBuffer::getFile(launching->path + ".notes"))
+      for (llvm::StringRef note : llvm::split((*notes)->getBuffer(), '\n'))
+        errors << "intarsia-compile: warning: " << note.str() << "\n";
+    if (llvm::sys::fs::exists(launching->path)) {
+      options.input = launching->path;
+      program = readProgram(options.input);
+    }
+  }
   loadLibraries(options);
   if (!options.retarget.empty())
     retargetOrThrow(options, program);
 
   CompileOptions compileOptions = options.compile;
-  if (!options.archs.empty())
-    compileOptions.archs = options.archs;
+  compileOptions.archs = archs;
   std::string emitted;
   if (options.emit) {
     compileOptions.observedStage = options.emit;
@@ -492,9 +511,18 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out) {
     if (variants.size() > 1)
       for (auto [index, target] : llvm::enumerate(artifact.metadata.targets))
         out << (index ? ", " : ", for ") << target.cpu;
-    for (auto [index, image] : llvm::enumerate(compiled.cudaImages))
-      out << (index ? ", " : ", for ") << image.arch
-          << (image.isPtx ? " as PTX" : "");
+    const char *separator = ", for ";
+    for (const runtime::CudaImage &image : compiled.cudaImages)
+      if (image.module.empty()) {
+        out << separator << image.arch << (image.isPtx ? " as PTX" : "");
+        separator = ", ";
+      }
+    std::set<std::string> foreign;
+    for (const runtime::CudaImage &image : compiled.cudaImages)
+      if (!image.module.empty())
+        foreign.insert(image.module);
+    if (!foreign.empty())
+      out << ", " << foreign.size() << " modules of Triton";
     out << "\n";
   }
 }
@@ -508,7 +536,7 @@ OfflineStatus compileOffline(const OfflineOptions &options, std::ostream &out,
     return status;
   };
   try {
-    compileOrThrow(options, out);
+    compileOrThrow(options, out, errors);
     return OfflineStatus::Success;
   } catch (const OfflineError &error) {
     return report(error.status, error.message);

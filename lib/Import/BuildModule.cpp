@@ -24,10 +24,33 @@ ModuleBuilder::ModuleBuilder(const Program &program, MLIRContext *context,
                              const SchemaProvider &schemas)
     : program(program), context(context), schemas(schemas) {}
 
+/// As a mutating operator: its results are the new values.
+static OperatorSchema launchKernelSchema() {
+  OperatorSchema schema;
+  schema.name = launchKernelOperator;
+  schema.schema = "intarsia::launch_kernel(str kernel, SymInt[] grid, "
+                  "Tensor(a!)[] written, Tensor[] read, SymInt[] integers, "
+                  "float[] floats) -> ()";
+  schema.tags = {"needs_exact_strides"};
+  for (auto [name, type] :
+       {std::pair("kernel", "str"), std::pair("grid", "SymInt[]"),
+        std::pair("written", "Tensor[]"), std::pair("read", "Tensor[]"),
+        std::pair("integers", "SymInt[]"), std::pair("floats", "float[]")}) {
+    SchemaArgument &argument = schema.arguments.emplace_back();
+    argument.name = name;
+    argument.type = type;
+    argument.isWrite = argument.name == "written";
+    if (argument.isWrite)
+      argument.aliasSet = {"a"};
+  }
+  return schema;
+}
+
 const OperatorSchema &ModuleBuilder::schema(const std::string &name) {
   auto [entry, isNew] = schemaCache.try_emplace(name);
   if (isNew)
-    entry->second = schemas(name);
+    entry->second =
+        name == launchKernelOperator ? launchKernelSchema() : schemas(name);
   if (!entry->second)
     throw BuildError("'" + name +
                      "' is not registered in this process. Load the library "

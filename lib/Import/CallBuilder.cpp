@@ -792,6 +792,20 @@ bool FunctionBuilder::buildSpecial(const Node &node) {
     buildAutoFunctionalized(node, target.ends_with("_v2"));
     return true;
   }
+  if (target == launchKernelOperator) {
+    // What auto_functionalized would say of a mutating operator.
+    Node wrapped = node;
+    size_t place = 0;
+    for (auto &[name, argument] : wrapped.args)
+      if (name.empty())
+        name = module.schema(node.target).arguments.at(place++).name;
+    Argument op;
+    op.kind = Kind::Operator;
+    op.text = node.target;
+    wrapped.args.insert(wrapped.args.begin(), {"", op});
+    buildAutoFunctionalized(wrapped, /*isSecondVersion=*/false);
+    return true;
+  }
   if (target == "higher_order::with_effects") {
     buildWithEffects(node);
     return true;

@@ -53,15 +53,24 @@ constexpr EnumName<Result::Kind> resultKinds[] = {
     {Result::Kind::None, "none"},     {Result::Kind::Tied, "tied"},
 };
 constexpr EnumName<Step::Kind> stepKinds[] = {
-    {Step::Kind::Call, "call"},         {Step::Kind::Alloc, "alloc"},
-    {Step::Kind::Launch, "launch"},     {Step::Kind::View, "view"},
-    {Step::Kind::Clone, "clone"},       {Step::Kind::Copy, "copy"},
-    {Step::Kind::Move, "move"},         {Step::Kind::Free, "free"},
-    {Step::Kind::Cond, "cond"},         {Step::Kind::While, "while"},
-    {Step::Kind::Invoke, "invoke"},     {Step::Kind::Map, "map"},
-    {Step::Kind::Scan, "scan"},         {Step::Kind::Python, "python"},
-    {Step::Kind::SetGrad, "setGrad"},   {Step::Kind::Assert, "assert"},
+    {Step::Kind::Call, "call"},
+    {Step::Kind::Alloc, "alloc"},
+    {Step::Kind::Launch, "launch"},
+    {Step::Kind::View, "view"},
+    {Step::Kind::Clone, "clone"},
+    {Step::Kind::Copy, "copy"},
+    {Step::Kind::Move, "move"},
+    {Step::Kind::Free, "free"},
+    {Step::Kind::Cond, "cond"},
+    {Step::Kind::While, "while"},
+    {Step::Kind::Invoke, "invoke"},
+    {Step::Kind::Map, "map"},
+    {Step::Kind::Scan, "scan"},
+    {Step::Kind::Python, "python"},
+    {Step::Kind::SetGrad, "setGrad"},
+    {Step::Kind::Assert, "assert"},
     {Step::Kind::Autocast, "autocast"},
+    {Step::Kind::LaunchForeign, "launchForeign"},
 };
 constexpr EnumName<Input::Kind> inputKinds[] = {
     {Input::Kind::Tensor, "tensor"},     {Input::Kind::SymInt, "symInt"},
@@ -311,6 +320,16 @@ Json write(const Kernel &kernel) {
     put(json, "isIndex", check.isIndex, false);
     return json;
   });
+  putEach(json, "variants", kernel.variants,
+          [](const Kernel::Variant &variant) {
+            Json json = Json::object();
+            json["module"] = variant.module;
+            json["symbol"] = variant.symbol;
+            json["threads"] = variant.threads;
+            json["parameters"] = variant.parameters;
+            put(json, "scratch", variant.scratch, 0);
+            return json;
+          });
   return json;
 }
 
@@ -706,6 +725,16 @@ Kernel readKernel(const Node &node) {
     read(node, "isIndex", check.isIndex);
     return check;
   });
+  readEach(node, "variants", kernel.variants, [](const Node &node) {
+    Kernel::Variant variant;
+    variant.module = node["module"].text();
+    variant.symbol = node["symbol"].text();
+    variant.threads = node["threads"].integer();
+    readEach(node, "parameters", variant.parameters,
+             [](const Node &n) { return n.text(); });
+    read(node, "scratch", variant.scratch);
+    return variant;
+  });
   return kernel;
 }
 
@@ -833,8 +862,12 @@ std::string plan::toJson(const Metadata &metadata) {
     put(entry, "cpu", target.cpu);
     put(entry, "features", target.features);
     put(entry, "kernelsHash", target.kernelsHash);
-    for (const Metadata::Image &image : target.images)
-      entry["images"].push_back({{"arch", image.arch}, {"file", image.file}});
+    for (const Metadata::Image &image : target.images) {
+      Json file = {{"arch", image.arch}, {"file", image.file}};
+      put(file, "module", image.module);
+      put(file, "shared", image.shared, 0);
+      entry["images"].push_back(std::move(file));
+    }
     json["targets"].push_back(std::move(entry));
   }
   for (const Metadata::Library &library : metadata.libraries)
@@ -873,8 +906,11 @@ Metadata plan::metadataFromJson(const std::string &text) {
     readEach(n, "features", target.features,
              [](const Node &feature) { return feature.text(); });
     read(n, "kernelsHash", target.kernelsHash);
-    readEach(n, "images", target.images, [](const Node &image) {
-      return Metadata::Image{image["arch"].text(), image["file"].text()};
+    readEach(n, "images", target.images, [](const Node &node) {
+      Metadata::Image image{node["arch"].text(), node["file"].text()};
+      read(node, "module", image.module);
+      read(node, "shared", image.shared);
+      return image;
     });
     return target;
   });

@@ -59,6 +59,16 @@ public:
       for (const Check &check : kernel.checks)
         out << "  check" << (check.isIndex ? " index" : "") << " \""
             << check.text << "\"\n";
+      for (const Kernel::Variant &variant : kernel.variants) {
+        out << "  variant " << variant.module << " @" << variant.symbol << "(";
+        list(variant.parameters, [&](const std::string &parameter) {
+          out << (parameter.empty() ? "_" : parameter);
+        });
+        out << ") threads " << variant.threads;
+        if (variant.scratch)
+          out << " scratch " << variant.scratch;
+        out << "\n";
+      }
     }
     for (const Function &f : plan.functions)
       print(f);
@@ -348,6 +358,20 @@ private:
         out << (pair.orSame ? " from or same as " : " from ");
         slot(step.buffers[size_t(pair.other)]);
       }
+      break;
+    case Step::Kind::LaunchForeign:
+      out << "launch_foreign " << step.kernel;
+      if (step.kernel >= 0 && size_t(step.kernel) < plan.kernels.size())
+        out << " @" << plan.kernels[step.kernel].symbol;
+      out << "(";
+      list(step.args, [&](const Arg &arg) { print(arg); });
+      out << ")";
+      if (!step.mutates.empty()) {
+        out << " mutates ";
+        list(step.mutates, [&](Slot id) { slot(id); });
+      }
+      out << " blocks ";
+      exprList(step.symbols);
       break;
     case Step::Kind::View:
       slot(step.slot);

@@ -53,10 +53,10 @@ static bool runsOn(const CudaImage &image, int capability) {
   return arch.number / 10 == capability / 10 && arch.number <= capability;
 }
 
-/// The image for a device: of those that run there, the latest, and rather one
-/// that is compiled already. Null when there is none.
+/// The image of a module for a device: of those that run there, the latest, and
+/// rather one that is compiled already. Null when there is none.
 static const CudaImage *choose(const std::vector<CudaImage> &images,
-                               int capability) {
+                               const std::string &module, int capability) {
   const CudaImage *best = nullptr;
   auto rank = [](const CudaImage &image) {
     Arch arch(image.arch);
@@ -64,16 +64,19 @@ static const CudaImage *choose(const std::vector<CudaImage> &images,
                      2 * arch.number + int(arch.isExact || arch.isFamily));
   };
   for (const CudaImage &image : images)
-    if (runsOn(image, capability) && (!best || rank(image) > rank(*best)))
+    if (image.module == module && runsOn(image, capability) &&
+        (!best || rank(image) > rank(*best)))
       best = &image;
   return best;
 }
 
-static std::string listOf(const std::vector<CudaImage> &images) {
+static std::string listOf(const std::vector<CudaImage> &images,
+                          const std::string &module) {
   std::string text;
   for (const CudaImage &image : images)
-    text += (text.empty() ? "" : ", ") + image.arch +
-            (image.isPtx ? " (PTX: it and later)" : "");
+    if (image.module == module)
+      text += (text.empty() ? "" : ", ") + image.arch +
+              (image.isPtx ? " (PTX: it and later)" : "");
   return text.empty() ? "none" : text;
 }
 
@@ -88,11 +91,13 @@ struct CudaCode::Impl {
   struct Module {
     CUmodule module;
     CUcontext context;
+    int64_t shared;
   };
-  std::map<int, Module> modules;                              // guarded
-  std::map<std::string, std::unique_ptr<CudaKernel>> kernels; // guarded
+  using Name = std::pair<std::string, std::string>;
+  std::map<std::pair<std::string, int>, Module> modules; // guarded
+  std::map<Name, std::unique_ptr<CudaKernel>> kernels;   // guarded
 
-  CUmodule load(int device);
+  const Module &load(const std::string &module, int device);
 };
 
 CudaCode::CudaCode(std::vector<CudaImage> images, std::string origin)
@@ -102,7 +107,7 @@ CudaCode::CudaCode(std::vector<CudaImage> images, std::string origin)
 }
 
 CudaCode::~CudaCode() {
-  for (auto &[device, loaded] : impl->modules) {
+  for (auto &[key, loaded] : impl->modules) {
     const CudaDriver &driver = cudaDriver();
     CUcontext popped = nullptr;
     // Fails when the driver is shutting down, and nothing is left to do.
@@ -117,35 +122,40 @@ const std::vector<CudaImage> &CudaCode::images() const { return impl->images; }
 
 void CudaCode::load(int device) const {
   std::lock_guard<std::mutex> lock(impl->mutex);
-  impl->load(device);
+  for (const CudaImage &image : impl->images)
+    impl->load(image.module, device);
 }
 
-CudaKernel &CudaCode::kernel(const std::string &name) const {
+CudaKernel &CudaCode::kernel(const std::string &name,
+                             const std::string &module) const {
   std::lock_guard<std::mutex> lock(impl->mutex);
-  std::unique_ptr<CudaKernel> &kernel = impl->kernels[name];
+  std::unique_ptr<CudaKernel> &kernel = impl->kernels[{module, name}];
   if (!kernel)
-    kernel = std::make_unique<CudaKernel>(*this, name);
+    kernel = std::make_unique<CudaKernel>(*this, module, name);
   return *kernel;
 }
 
 /// Under the mutex.
-CUmodule CudaCode::Impl::load(int index) {
-  if (auto known = modules.find(index); known != modules.end())
-    return known->second.module;
+const CudaCode::Impl::Module &CudaCode::Impl::load(const std::string &name,
+                                                   int index) {
+  if (auto known = modules.find({name, index}); known != modules.end())
+    return known->second;
+  std::string owner = name.empty() ? origin : origin + ", " + name + ",";
   const CudaDevice *device = nullptr;
   try {
     device = &cudaDevice(index);
   } catch (const Error &error) {
     throw Error(ErrorKind::Load, origin + " has kernels for CUDA (" +
-                                     listOf(images) + "), but " + error.what());
+                                     listOf(images, name) + "), but " +
+                                     error.what());
   }
   std::string there = "cuda:" + std::to_string(index) + " (" + device->name +
                       ", sm_" + std::to_string(device->capability) + ")";
-  const CudaImage *image = choose(images, device->capability);
+  const CudaImage *image = choose(images, name, device->capability);
   if (!image)
     throw Error(ErrorKind::Load,
-                origin + " has no kernels for " + there + "; it has: " +
-                    listOf(images) + ". Compile it with --arch sm_" +
+                owner + " has no kernels for " + there + "; it has: " +
+                    listOf(images, name) + ". Compile it with --arch sm_" +
                     std::to_string(device->capability) + " beside the others.");
   const CudaDriver &driver = cudaDriver();
   CudaGuard guard(*device);
@@ -157,7 +167,7 @@ CUmodule CudaCode::Impl::load(int index) {
   CUmodule module = nullptr;
   if (CUresult error = driver.cuModuleLoadDataEx(&module, image->code.c_str(),
                                                  2, options, values)) {
-    std::string what = "the kernels of " + origin + " for " + image->arch +
+    std::string what = "the kernels of " + owner + " for " + image->arch +
                        " cannot be loaded on " + there + ": " +
                        driver.describe(error);
     if (*log)
@@ -168,8 +178,7 @@ CUmodule CudaCode::Impl::load(int index) {
               "ptxas is found, which makes code for each --arch.";
     throw Error(ErrorKind::Load, what);
   }
-  modules[index] = {module, device->context};
-  return module;
+  return modules[{name, index}] = {module, device->context, image->shared};
 }
 
 //===----------------------------------------------------------------------===//
@@ -222,44 +231,51 @@ void CudaKernel::launch(int index, CUstream stream,
   const CudaDriver &driver = cudaDriver();
   if (!function) {
     std::lock_guard<std::mutex> lock(code.impl->mutex);
-    CUmodule module = code.impl->load(index);
+    const CudaCode::Impl::Module &loaded = code.impl->load(module, index);
     CudaGuard guard(cudaDevice(index));
     if (CUresult error =
-            driver.cuModuleGetFunction(&function, module, name.c_str()))
+            driver.cuModuleGetFunction(&function, loaded.module, name.c_str()))
       throw Error(
           ErrorKind::Load,
           "the kernels of " + code.impl->origin + " do not define " + name +
               " (they belong to another plan): " + driver.describe(error));
+    here.shared = loaded.shared;
     here.function.store(function, std::memory_order_release);
   }
   const CudaDevice &data = cudaDevice(index);
   CudaGuard guard(data);
+  int64_t shared = geometry.shared < 0 ? here.shared : geometry.shared;
   auto fail = [&](CUresult error) {
     throwCudaError("cannot be launched on " + device + " with " +
-                       std::to_string(geometry.blocks) + " blocks of " +
-                       std::to_string(geometry.threads) + " threads and " +
-                       std::to_string(geometry.shared) +
+                       std::to_string(geometry.blocks) +
+                       (geometry.blocksY == 1 && geometry.blocksZ == 1
+                            ? ""
+                            : " x " + std::to_string(geometry.blocksY) + " x " +
+                                  std::to_string(geometry.blocksZ)) +
+                       " blocks of " + std::to_string(geometry.threads) +
+                       " threads and " + std::to_string(shared) +
                        " bytes of shared memory",
                    error);
   };
-  if (geometry.shared > usualShared &&
-      geometry.shared > here.allowed.load(std::memory_order_relaxed)) {
-    if (geometry.shared > data.sharedLimit)
+  if (shared > usualShared &&
+      shared > here.allowed.load(std::memory_order_relaxed)) {
+    if (shared > data.sharedLimit)
       throw Error(ErrorKind::Operator,
-                  "needs " + std::to_string(geometry.shared) +
+                  "needs " + std::to_string(shared) +
                       " bytes of shared memory, and a block on " + device +
                       " (" + data.name + ") has at most " +
                       std::to_string(data.sharedLimit));
     if (CUresult error = driver.cuFuncSetAttribute(
-            function, maxDynamicSharedAttribute, int(geometry.shared)))
+            function, maxDynamicSharedAttribute, int(shared)))
       fail(error);
-    here.allowed.store(geometry.shared, std::memory_order_relaxed);
+    here.allowed.store(shared, std::memory_order_relaxed);
   }
-  // Blocks beyond the limit are not needed: threads go through a loop.
+  // Blocks beyond the limit are not needed: threads of ours go through a loop.
   constexpr int64_t gridLimit = 0x7fffffff;
   if (CUresult error = driver.cuLaunchKernel(
-          function, unsigned(std::min(geometry.blocks, gridLimit)), 1, 1,
-          unsigned(geometry.threads), 1, 1, unsigned(geometry.shared), stream,
+          function, unsigned(std::min(geometry.blocks, gridLimit)),
+          unsigned(geometry.blocksY), unsigned(geometry.blocksZ),
+          unsigned(geometry.threads), 1, 1, unsigned(shared), stream,
           parameters, nullptr))
     fail(error);
 }

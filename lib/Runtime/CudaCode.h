@@ -24,13 +24,16 @@
 namespace intarsia::runtime {
 
 struct CudaGeometry {
-  int64_t blocks = 1, threads = 1, shared = 0; // bytes
+  int64_t blocks = 1, threads = 1;
+  /// Bytes of dynamic shared memory; -1: what the image says.
+  int64_t shared = 0;
+  int64_t blocksY = 1, blocksZ = 1;
 };
 
 class CudaKernel {
 public:
-  CudaKernel(const CudaCode &code, std::string name)
-      : code(code), name(std::move(name)) {}
+  CudaKernel(const CudaCode &code, std::string module, std::string name)
+      : code(code), module(std::move(module)), name(std::move(name)) {}
 
   /// Launches on PyTorch's current stream of a device. `parameters` are
   /// addresses of the kernel's parameters. Throws Error: what the driver says,
@@ -41,13 +44,14 @@ public:
 private:
   struct OnDevice {
     std::atomic<CUfunction> function{nullptr};
+    int64_t shared = 0; // as its image says; set before `function`
     /// Dynamic shared memory that it was allowed, beyond the usual limit.
     std::atomic<int64_t> allowed{0};
   };
   static constexpr int deviceLimit = 64; // as PyTorch's
 
   const CudaCode &code;
-  std::string name;
+  std::string module, name;
   std::array<OnDevice, deviceLimit> devices;
 };
 

@@ -215,7 +215,12 @@ private:
   void launch(const StepPlan &step);
   void launchOnCuda(const StepPlan &step, void **buffers,
                     const int64_t *symbols, int64_t domain);
-  int cudaDeviceOf(const StepPlan &step) const;
+  void launchForeign(const StepPlan &step);
+  void launchNamed(const plan::Kernel &kernel, CudaKernel &code, int device,
+                   CUstream stream, const CudaGeometry &geometry,
+                   void **parameters);
+  int cudaDeviceOf(const StepPlan &step,
+                   const std::vector<plan::Slot> &slots) const;
   CUdeviceptr cudaStatus(int device, CUstream stream, int32_t place);
   /// Waits for the kernels whose checks may fail; `at`: the step of one that
   /// did.
@@ -882,13 +887,14 @@ void Activation::checkFailed(const plan::Kernel &kernel,
 // CUDA
 //===----------------------------------------------------------------------===//
 
-/// The device of all buffers of a launch.
-int Activation::cudaDeviceOf(const StepPlan &step) const {
+/// The device of all tensors of a launch.
+int Activation::cudaDeviceOf(const StepPlan &step,
+                             const std::vector<plan::Slot> &slots) const {
   constexpr int8_t cuda = 1; // c10::DeviceType::CUDA
   TensorInfo first{};
-  for (size_t i = 0; i < step.step->buffers.size(); ++i) {
+  for (size_t i = 0; i < slots.size(); ++i) {
     TensorInfo info;
-    if (torch.describe(tensor(step.step->buffers[i]), &info))
+    if (torch.describe(tensor(slots[i]), &info))
       failed();
     if (i == 0)
       first = info;
@@ -940,7 +946,7 @@ CUdeviceptr Activation::cudaStatus(int device, CUstream stream, int32_t place) {
 void Activation::launchOnCuda(const StepPlan &step, void **buffers,
                               const int64_t *symbols, int64_t domain) {
   const Step &data = *step.step;
-  int device = cudaDeviceOf(step);
+  int device = cudaDeviceOf(step, data.buffers);
   CUstream stream = currentCudaStream(device);
   CudaGeometry geometry;
   geometry.threads = std::max<int64_t>(integer(data.threads), 1);
@@ -966,15 +972,116 @@ void Activation::launchOnCuda(const StepPlan &step, void **buffers,
   if (step.wideKernel && integer(data.extent) > INT32_MAX)
     kernel = step.wideKernel;
   LaunchRecord record(*this, step);
+  launchNamed(impl.plan.kernels[size_t(data.kernel)], *kernel, device, stream,
+              geometry, parameters.get());
+}
+
+/// Says in errors which kernel it is.
+void Activation::launchNamed(const plan::Kernel &kernel, CudaKernel &code,
+                             int device, CUstream stream,
+                             const CudaGeometry &geometry, void **parameters) {
   try {
-    kernel->launch(device, stream, geometry, parameters.get());
+    code.launch(device, stream, geometry, parameters);
   } catch (const Error &error) {
     if (error.kind != ErrorKind::Operator)
       throw;
-    const plan::Kernel &kernel = impl.plan.kernels[size_t(data.kernel)];
     throw Error(error.kind, "kernel " + kernel.symbol + " (" + kernel.summary +
                                 ") " + error.what());
   }
+}
+
+void Activation::launchForeign(const StepPlan &step) {
+  const Step &data = *step.step;
+  const plan::Kernel &kernel = impl.plan.kernels[size_t(data.kernel)];
+  size_t count = data.args.size();
+  Scratch<Value, 16> values(count);
+  for (size_t i = 0; i < count; ++i) {
+    const plan::Arg &arg = data.args[i];
+    switch (arg.kind) {
+    case plan::Arg::Kind::Slot: {
+      TensorImpl *resolved = nullptr;
+      void *pointer = nullptr;
+      if (torch.dataPointer(tensor(arg.slot), &pointer, &resolved))
+        failed();
+      if (resolved) {
+        torch.release(resolved);
+        throw Error(ErrorKind::Guard,
+                    "kernel " + kernel.symbol +
+                        " is given a tensor that is conjugated or negated "
+                        "lazily, whose memory holds other values; call "
+                        "resolve_conj() and resolve_neg() before it");
+      }
+      values[i] = Value();
+      values[i].kind = Value::Kind::Pointer;
+      values[i].pointer = pointer;
+      break;
+    }
+    case plan::Arg::Kind::Expr:
+      values[i] = number(arg.expr);
+      break;
+    case plan::Arg::Kind::Int:
+      values[i] = Value::of(arg.integer);
+      break;
+    case plan::Arg::Kind::Float:
+      values[i] = Value::of(arg.real);
+      break;
+    case plan::Arg::Kind::Bool:
+      values[i] = Value::of(arg.boolean);
+      break;
+    default:
+      internal("an argument of a foreign kernel is no tensor and no number");
+    }
+  }
+  for (plan::Slot slot : data.mutates)
+    torch.bumpVersion(tensor(slot));
+  int64_t blocks[3];
+  bool isEmpty = false;
+  for (size_t i = 0; i < 3; ++i) {
+    blocks[i] = integer(data.symbols[i]);
+    isEmpty |= blocks[i] == 0;
+    // Only x goes beyond 65535, which the driver says itself.
+    if (blocks[i] < 0 || blocks[i] > INT32_MAX)
+      throw Error(ErrorKind::Guard, "kernel " + kernel.symbol +
+                                        " is launched with a grid of " +
+                                        std::to_string(blocks[i]) + " blocks");
+  }
+  if (isEmpty)
+    return;
+  const ForeignVariant *variant = chooseVariant(step.variants, values.get());
+  if (!variant) {
+    std::string given;
+    for (size_t i = 0; i < count; ++i)
+      given += (i ? ", " : "") + (values[i].kind == Value::Kind::Pointer
+                                      ? std::string("a tensor")
+                                      : valueText(values[i]));
+    throw Error(ErrorKind::Guard, "kernel " + kernel.symbol +
+                                      " was not compiled for the arguments (" +
+                                      given + ")");
+  }
+  int device = cudaDeviceOf(step, step.tensors);
+  CUstream stream = currentCudaStream(device);
+  CudaGeometry geometry;
+  geometry.threads = variant->threads;
+  geometry.blocks = blocks[0];
+  geometry.blocksY = blocks[1];
+  geometry.blocksZ = blocks[2];
+  geometry.shared = -1;
+  Scratch<uint64_t, 32> bytes(count + size_t(variant->scratch));
+  Scratch<void *, 32> parameters(count + size_t(variant->scratch));
+  size_t passed = 0;
+  auto pass = [&](uint64_t value) {
+    bytes[passed] = value;
+    parameters[passed] = &bytes[passed];
+    ++passed;
+  };
+  for (size_t i = 0; i < count; ++i)
+    if (variant->parameters[i].kind != ForeignParameter::Kind::NotPassed)
+      pass(variant->parameters[i].bytes(values[i]));
+  for (int64_t i = 0; i < variant->scratch; ++i)
+    pass(0);
+  LaunchRecord record(*this, step);
+  launchNamed(kernel, *variant->kernel, device, stream, geometry,
+              parameters.get());
 }
 
 void Activation::finishCudaChecks(size_t &at) {
@@ -1388,6 +1495,8 @@ void Activation::run(const StepPlan &step) {
     return;
   case Step::Kind::Launch:
     return launch(step);
+  case Step::Kind::LaunchForeign:
+    return launchForeign(step);
   case Step::Kind::Alloc:
     return alloc(step);
   case Step::Kind::View:

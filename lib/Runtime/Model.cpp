@@ -257,7 +257,8 @@ readCudaCode(const Archive &archive, const plan::Metadata::Target &target,
   for (const plan::Metadata::Image &image : target.images)
     images.push_back({image.arch,
                       std::filesystem::path(image.file).extension() == ".ptx",
-                      archive.read(folderOf(target) + image.file)});
+                      archive.read(folderOf(target) + image.file), image.module,
+                      image.shared});
   auto code = std::make_shared<const CudaCode>(std::move(images),
                                                "'" + archive.path() + "'");
   for (int device : cudaDevices(plan))

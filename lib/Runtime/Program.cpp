@@ -121,6 +121,15 @@ public:
               found == arenaAllocs.end() ? -1 : found->second);
         }
         break;
+      case plan::Step::Kind::LaunchForeign: {
+        const plan::Kernel &kernel = impl.plan.kernels[size_t(step.kernel)];
+        plan.recordName = kernel.symbol;
+        resolveForeign(kernel, plan);
+        for (const plan::Arg &arg : step.args)
+          if (arg.kind == plan::Arg::Kind::Slot)
+            plan.tensors.push_back(arg.slot);
+        break;
+      }
       case plan::Step::Kind::Alloc:
         if (step.offset >= 0)
           arenaAllocs[step.slot] = int32_t(out.steps.size());
@@ -263,14 +272,29 @@ private:
       throw Error(ErrorKind::Load, "kernel " + kernel.symbol +
                                        " is for target '" + kernel.target +
                                        "', which this runtime cannot launch");
+    step.cudaKernel = &cudaCode().kernel(kernel.symbol);
+    if (!kernel.wideSymbol.empty())
+      step.wideKernel = &cudaCode().kernel(kernel.wideSymbol);
+    if (!kernel.checks.empty())
+      step.status = out.statusCount++;
+  }
+
+  const CudaCode &cudaCode() const {
     if (!impl.options.cuda)
       throw Error(ErrorKind::Load, "the plan has kernels for CUDA, but their "
                                    "code was not given");
-    step.cudaKernel = &impl.options.cuda->kernel(kernel.symbol);
-    if (!kernel.wideSymbol.empty())
-      step.wideKernel = &impl.options.cuda->kernel(kernel.wideSymbol);
-    if (!kernel.checks.empty())
-      step.status = out.statusCount++;
+    return *impl.options.cuda;
+  }
+
+  void resolveForeign(const plan::Kernel &kernel, StepPlan &step) const {
+    for (const plan::Kernel::Variant &variant : kernel.variants) {
+      ForeignVariant &added = step.variants.emplace_back();
+      added.kernel = &cudaCode().kernel(variant.symbol, variant.module);
+      added.threads = variant.threads;
+      added.scratch = variant.scratch;
+      for (const std::string &text : variant.parameters)
+        added.parameters.push_back(*ForeignParameter::parse(text));
+    }
   }
 
   IntarsiaKernel cpuKernel(const plan::Kernel &kernel) {

@@ -16,6 +16,7 @@
 #define INTARSIA_LIB_RUNTIME_PROGRAMIMPL_H
 
 #include "ExprTable.h"
+#include "ForeignKernel.h"
 #include "intarsia/Runtime/KernelABI.h"
 #include "intarsia/Runtime/Program.h"
 
@@ -52,6 +53,9 @@ struct StepPlan {
   /// Launch on a GPU of a kernel with checks: where its failed check goes in
   /// the function's statuses.
   int32_t status = -1;
+  /// LaunchForeign, and the tensors among its arguments.
+  std::vector<ForeignVariant> variants;
+  std::vector<plan::Slot> tensors;
   std::string recordName; // Launch: its name in profilers
   /// Launch: the Alloc step of each buffer that is memory of the arena, or -1.
   std::vector<int32_t> arenaAllocs;

@@ -12,8 +12,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "ForeignKernel.h"
 #include "ProgramImpl.h"
 
+#include <algorithm>
 #include <set>
 
 using namespace intarsia;
@@ -28,6 +30,7 @@ std::string intarsia::runtime::stepName(const plan::Plan &plan,
   case Step::Kind::Alloc:
     return "alloc";
   case Step::Kind::Launch:
+  case Step::Kind::LaunchForeign:
     return step.kernel >= 0 && size_t(step.kernel) < plan.kernels.size()
                ? "launch " + plan.kernels[size_t(step.kernel)].symbol
                : "launch";
@@ -265,6 +268,9 @@ private:
           if (buffer < 0 || size_t(buffer) >= s.buffers.size())
             fail("the kernel has no buffer " + std::to_string(buffer));
       break;
+    case Step::Kind::LaunchForeign:
+      visitForeign(s);
+      break;
     case Step::Kind::Clone:
     case Step::Kind::Move:
       useSlot(s.source);
@@ -306,6 +312,45 @@ private:
       useExpr(s.expr);
       break;
     }
+  }
+
+  void visitForeign(const Step &s) const {
+    if (s.kernel < 0 || size_t(s.kernel) >= plan.kernels.size())
+      fail("there is no kernel " + std::to_string(s.kernel));
+    const plan::Kernel &kernel = plan.kernels[size_t(s.kernel)];
+    if (kernel.target != "cuda" || kernel.variants.empty())
+      fail("the kernel has no variants for CUDA");
+    if (s.symbols.size() != 3)
+      fail("a grid has three numbers");
+    useIntegers(s.symbols);
+    if (std::none_of(s.args.begin(), s.args.end(), [](const plan::Arg &arg) {
+          return arg.kind == plan::Arg::Kind::Slot;
+        }))
+      fail("the kernel has no tensor, so no device");
+    for (const plan::Kernel::Variant &variant : kernel.variants) {
+      if (variant.parameters.size() != s.args.size())
+        fail("variant " + variant.module + " takes " +
+             std::to_string(variant.parameters.size()) + " arguments");
+      if (variant.threads < 1 || variant.scratch < 0 || variant.scratch > 8)
+        fail("variant " + variant.module + " has no sensible geometry");
+      for (size_t i = 0; i < s.args.size(); ++i)
+        checkParameter(s.args[i], variant.parameters[i]);
+    }
+  }
+  void checkParameter(const plan::Arg &arg,
+                      const std::string &parameter) const {
+    if (parameter.empty())
+      return;
+    std::optional<ForeignParameter> parsed = ForeignParameter::parse(parameter);
+    if (!parsed)
+      fail("'" + parameter + "' is no kind of parameter");
+    using Kind = plan::Arg::Kind;
+    bool isPointer = arg.kind == Kind::Slot;
+    bool isNumber = arg.kind == Kind::Expr || arg.kind == Kind::Int ||
+                    arg.kind == Kind::Float || arg.kind == Kind::Bool;
+    if (parsed->kind == ForeignParameter::Kind::Pointer ? !isPointer
+                                                        : !isNumber)
+      fail("an argument is none that '" + parameter + "' takes");
   }
 
   const plan::Plan &plan;

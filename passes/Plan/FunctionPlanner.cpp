@@ -653,6 +653,8 @@ LogicalResult FunctionPlanner::planCall(graph::CallOp call) {
     return success();
   }
 
+  if (call.getCallee() == importer::launchKernelOperator)
+    return planForeignLaunch(call);
   planner.useOperator(call.getCallee(), call.getSchema().value_or(""));
   llvm::DenseMap<int64_t, plan::Slot> replaced;
   plan::Step step = newStep(Kind::Call, call.getLoc());

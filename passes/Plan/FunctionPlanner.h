@@ -51,6 +51,7 @@ public:
   mlir::FailureOr<NestedFunction *> nested(mlir::FlatSymbolRefAttr name,
                                            mlir::Operation *user);
   int32_t kernel(llvm::StringRef symbol, graph::KernelOp op);
+  int32_t foreignKernel(plan::Kernel kernel);
   void useOperator(llvm::StringRef name, llvm::StringRef schema);
   /// The type of a constant that the module carries; null when it has none of
   /// the name.
@@ -126,6 +127,9 @@ private:
                       mlir::Location location);
   /// The slot of a constant that the program carries: one more input.
   plan::Slot weightInput(const std::string &name);
+
+  // --- ForeignKernels.cpp ---
+  mlir::LogicalResult planForeignLaunch(graph::CallOp call);
 
   // --- ControlFlow.cpp ---
   mlir::LogicalResult planHigherOrder(graph::CallOp call);

@@ -177,6 +177,14 @@ int32_t ModulePlanner::kernel(StringRef symbol, graph::KernelOp op) {
   return it->second;
 }
 
+int32_t ModulePlanner::foreignKernel(plan::Kernel kernel) {
+  auto [it, isNew] = kernels.try_emplace(
+      "foreign " + kernel.variants.front().module, plan.kernels.size());
+  if (isNew)
+    plan.kernels.push_back(std::move(kernel));
+  return it->second;
+}
+
 void ModulePlanner::useOperator(StringRef name, StringRef schema) {
   if (!operators.insert(name).second)
     return;

@@ -305,7 +305,7 @@ struct PyProgram {
     for (const plan::Function &function : plan.functions)
       for (const plan::Step &step : function.steps) {
         callCount += step.kind == plan::Step::Kind::Call;
-        kernelCount += step.kind == plan::Step::Kind::Launch;
+        kernelCount += plan::isLaunch(step);
       }
   }
 
@@ -342,7 +342,7 @@ struct PyProgram {
         if (entry.count == 0)
           continue;
         std::string name = step.op;
-        if (step.kind == plan::Step::Kind::Launch)
+        if (plan::isLaunch(step))
           name = plan.kernels[step.kernel].symbol;
         steps.append(nb::make_tuple(plan.functions[f].name, int64_t(s), name,
                                     step.location, entry.count,
@@ -503,7 +503,7 @@ std::unique_ptr<PyProgram> compileGraph(const std::string &json,
 }
 
 /// What `restore` takes: (plan, shared object of the kernels, objects, kernels
-/// for CUDA as (arch, whether it is PTX, code)).
+/// for CUDA as (arch, whether it is PTX, code, module, shared memory)).
 nb::tuple programState(const PyProgram &self) {
   if (!self.compiled)
     raise("IntarsiaError", "an artifact is loaded from its file; it is not "
@@ -523,7 +523,8 @@ nb::tuple programState(const PyProgram &self) {
     for (const runtime::CudaImage &image : self.cuda->images())
       images.append(
           nb::make_tuple(image.arch, image.isPtx,
-                         nb::bytes(image.code.data(), image.code.size())));
+                         nb::bytes(image.code.data(), image.code.size()),
+                         image.module, image.shared));
   return nb::make_tuple(plan::toJson(self.program().plan()),
                         nb::bytes(kernels.data(), kernels.size()),
                         self.objects->list(), images);
@@ -538,7 +539,9 @@ std::unique_ptr<PyProgram> restoreProgram(const std::string &planJson,
   for (nb::handle entry : imageList) {
     auto code = nb::cast<nb::bytes>(entry[2]);
     images.push_back({nb::cast<std::string>(entry[0]), nb::cast<bool>(entry[1]),
-                      std::string(code.c_str(), code.size())});
+                      std::string(code.c_str(), code.size()),
+                      nb::cast<std::string>(entry[3]),
+                      nb::cast<int64_t>(entry[4])});
   }
   auto table = std::make_shared<SideTable>(objects);
   return withoutGil([&] {

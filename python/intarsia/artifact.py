@@ -13,6 +13,7 @@ register the operators, is the way for operators that are registered from Python
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -22,12 +23,14 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from intarsia import _complete, _convert, _hooks
+from intarsia import _complete, _convert, _hooks, _triton
 from intarsia._extension import extension
 from intarsia.errors import GuardError, LoadError, OptionError
 from intarsia.options import Options
 
 __all__ = ["LoadedProgram", "aot_compile", "export", "load"]
+
+log = logging.getLogger("intarsia")
 
 _Path = str | os.PathLike[str]
 
@@ -158,7 +161,8 @@ def aot_compile(
             except OSError as error:
                 raise LoadError(f"the operator library '{library}': {error}") from error
         numbers = ""
-        if is_path and os.path.isfile(source):  # a FIFO would wait
+        is_file = os.path.isfile(source)  # a FIFO would wait
+        if is_path and is_file:
             if code_only:
                 numbers = _complete.lacking_numbers(source)
             else:
@@ -167,6 +171,10 @@ def aot_compile(
             converted = os.path.join(folder, f"{name}.{dtype}.pt2")
             _convert.convert(source, converted, str(dtype).removeprefix("torch."))
             source = converted
+        if target == "cuda" and is_file and not code_only:
+            source, notes = _triton.compiled(source, folder, list(archs) or ["sm_80"])
+            for note in notes:
+                log.warning("%s", note)
         extension().aot_compile(source, os.fspath(output), *rest, numbers)
     return os.fspath(output)
 

@@ -35,6 +35,7 @@ from intarsia import (
     _pieces,
     _products,
     _subgraphs,
+    _triton,
     decompositions,
     logs,
 )
@@ -149,17 +150,20 @@ def _compile_dynamo_graph(
         decompositions=decompositions.table(),
     )
     check_writes(gm)
-    # A triton_op stays whole, as every other operator does.
+    gpus = _cuda.archs(gm)
+    # On a GPU the kernels of a triton_op are launched by the plan; elsewhere it stays whole,
+    # as every other operator does.
     # PyTorch would run an operator once where the program calls it twice with equal
     # arguments, though nothing says that it always returns the same.
-    settled = functorch_config.patch(decompose_custom_triton_ops=False, cse=False)
+    opens = settings.fuse and bool(gpus)
+    settled = functorch_config.patch(decompose_custom_triton_ops=opens, cse=False)
     cache: Any = nullcontext()
     if caching:
         memory = _cache.memory(example_inputs)
-        gpus = _cuda.archs(gm)
         ambient = f"grad {grad_enabled} autocast {autocast} memory {memory} gpus {gpus}"
         cache = _cache.keyed_by(settings, ambient, may_call_custom_code(gm, example_inputs))
-    with _hooks.keep_effects(gm), settled, cache:
+    analysed = _triton.target(gpus) if opens else nullcontext()
+    with _hooks.keep_effects(gm), settled, cache, analysed:
         return backend(gm, example_inputs)
 
 
@@ -188,6 +192,11 @@ def _compile_graph(
         metadata.bw_donated_idxs = []
     if settings.products == "fastest":
         _products.choose(gm)
+    gpus = _cuda.archs(gm) if settings.fuse else []
+    if gpus:
+        remaining, _ = _triton.lower(gm, gpus, may_choose=False)
+        for note in remaining:
+            log.info("%s: %s", name, note)
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     numbers = itertools.count()
     read = _fx.read_graph(
@@ -200,7 +209,6 @@ def _compile_graph(
         ),
     )
     options = settings.for_graph(name)
-    gpus = _cuda.archs(gm) if settings.fuse else []
     if gpus:
         options["archs"] = gpus
     with logs.stages(options) as folder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import pickle
@@ -227,6 +228,37 @@ def test_torch_compile_makes_kernels_for_both(tmp_path):
     again = pickle.loads(pickle.dumps(program))
     assert again.plan_text == plan
     assert len(pickle.dumps(program)) > len(pickle.dumps(compiled(fuse=False))) + 2000
+
+
+def test_torch_compile_launches_kernels_of_triton():
+    """Without Python, but for what takes a GPU to decide."""
+    pytest.importorskip("triton")
+    import triton_kernels
+
+    def f(x, y):
+        h = triton_kernels.add_op(x * 2, y[1:]) + 1
+        out = h.clone()
+        triton_kernels.scale_rows_op(out, 0.5)
+        return h, out
+
+    with FakeTensorMode(), intarsia.record_compilations() as compilations:
+        x, y = torch.empty(100, 48, device="cuda:0"), torch.empty(101, 48, device="cuda:0")
+        for function in (f, lambda x, y: triton_kernels.double_op(x)):
+            with contextlib.suppress(RuntimeError):  # fake tensors have no memory
+                torch.compile(function, backend="intarsia")(x, y)
+    program, autotuned = (compilation.program for compilation in compilations)
+    plan = program.plan_text
+    assert "call triton_kernels" not in plan
+    assert plan.count("launch_foreign") == 2
+    # Sizes are known: of each kernel what differs is whether pointers are aligned.
+    variants = re.findall(r"variant (\S+) @add\((.*)\) threads (\d+)", plan)
+    assert [v[1:] for v in variants] == [
+        ("*/16, */16, */16, i32/16", "64"),
+        ("*, *, *, i32/16", "64"),
+    ]
+    assert "@scale_rows(*, i32/16, i32, i32/16, f32, u1)" in plan
+    assert pickle.loads(pickle.dumps(program)).plan_text == plan
+    assert "python higher_order::triton_kernel_wrapper_functional" in autotuned.plan_text
 
 
 def test_operators_on_cuda_stay_calls(exported):

@@ -56,7 +56,8 @@ static std::string nameOf(const plan::Plan &plan, const plan::Step &step) {
   switch (step.kind) {
   case plan::Step::Kind::Call:
     return "call " + step.op;
-  case plan::Step::Kind::Launch: {
+  case plan::Step::Kind::Launch:
+  case plan::Step::Kind::LaunchForeign: {
     const plan::Kernel &kernel = plan.kernels[size_t(step.kernel)];
     return "launch " + kernel.symbol +
            (kernel.summary.empty() ? "" : " (" + kernel.summary + ")");

@@ -32,6 +32,19 @@
 
 namespace intarsia::importer {
 
+/// A launch of a kernel that another compiler made, as the Python front end
+/// writes it (python/intarsia/_triton.py):
+///
+///   intarsia::launch_kernel(str kernel, SymInt[] grid, Tensor[] written,
+///       Tensor[] read, SymInt[] integers, float[] floats) -> Tensor[]
+///
+/// It returns the new values of `written`. `kernel` is JSON: {"name", "source",
+/// "order": for each argument of the kernel the list it is in and its place
+/// there, "written:0"; "variants": [{"module", "symbol", "threads",
+/// "parameters", "scratch" as plan::Kernel::Variant has them, "images":
+/// [{"arch", "shared", "ptx": whether it is, "code": in base64}]}]}.
+inline constexpr const char *launchKernelOperator = "intarsia::launch_kernel";
+
 struct TensorMeta {
   DType dtype = DType::F32;
   std::string device = "cpu"; // "cpu", "cuda:0", "meta"

@@ -24,7 +24,7 @@ namespace intarsia::plan {
 
 /// Raised with every change of the plan's or the kernels' form that an older
 /// runtime would misread.
-inline constexpr int64_t artifactFormat = 4;
+inline constexpr int64_t artifactFormat = 5;
 
 /// The folder of all records that are not the exporter's.
 inline constexpr std::string_view ourRecords = "data/intarsia/";
@@ -59,6 +59,9 @@ struct Metadata {
   struct Image {
     std::string arch; // "sm_90"
     std::string file;
+    /// As CudaImage has them.
+    std::string module = {};
+    int64_t shared = 0;
   };
   struct Target {
     std::string name; // "cpu", "cuda"

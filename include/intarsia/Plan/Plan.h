@@ -107,6 +107,7 @@ struct Step {
     Alloc,  // a new tensor by `spec` into `slot`; or `source`'s, if nobody else
             // holds it and it has these sizes and strides
     Launch, // kernel `kernel` over `buffers`
+    LaunchForeign, // the user's own compiled kernel `kernel` with `args`
     View,   // `slot` = as_strided(`source`, spec.sizes, spec.strides, offset)
     Clone,  // `slot` = a copy of `source`, with the same strides and storage
             // offset
@@ -150,13 +151,13 @@ struct Step {
   ExprId offset = -1; // View: in elements from `source`'s first element;
                       // Alloc: byte offset in the arena, -1: a real tensor
 
-  int32_t kernel = -1;       // Launch: index into Plan::kernels
-  std::vector<Slot> buffers; // Launch: kernel arguments in order
-  std::vector<ExprId>
-      symbols;         // Launch: the kernel's `index` arguments in order
-  ExprId domain = -1;  // Launch: iterations of the parallel loop
-  ExprId grain = -1;   // Launch: fewest iterations worth a thread
-  ExprId scratch = -1; // Launch: bytes of scratch memory a thread needs
+  int32_t kernel = -1;         // Launch: index into Plan::kernels
+  std::vector<Slot> buffers;   // Launch: kernel arguments in order
+  std::vector<ExprId> symbols; // Launch: the kernel's `index` arguments in
+                               // order; LaunchForeign: blocks along x, y and z
+  ExprId domain = -1;          // Launch: iterations of the parallel loop
+  ExprId grain = -1;           // Launch: fewest iterations worth a thread
+  ExprId scratch = -1;         // Launch: bytes of scratch memory a thread needs
   /// Launch on a GPU: threads of a block, blocks (-1: as many as `domain`
   /// needs, one iteration a thread) and bytes of dynamic shared memory a block.
   ExprId threads = -1, blocks = -1, shared = -1;
@@ -185,6 +186,11 @@ struct Step {
   /// unknown.
   std::string location;
 };
+
+inline bool isLaunch(const Step &step) {
+  return step.kind == Step::Kind::Launch ||
+         step.kind == Step::Kind::LaunchForeign;
+}
 
 struct Input {
   std::string name; // as the user or the exporter calls it
@@ -258,6 +264,19 @@ struct Kernel {
   /// On a GPU: the same with positions of 64 bits; "" when `symbol` is right
   /// for all sizes.
   std::string wideSymbol = {};
+  /// A kernel that is not ours, for LaunchForeign: what its compiler made of it
+  /// for different arguments. The first one that fits those of a launch runs.
+  struct Variant {
+    std::string module; // which images have its code (CudaImage::module)
+    std::string symbol;
+    int64_t threads = 0; // of a block
+    /// What it takes for each argument. A pointer "*", a number "i8" to "i64",
+    /// "u1" to "u64", "f32" or "f64"; "/16": only multiples of 16; "": not
+    /// passed, the code has this argument's value.
+    std::vector<std::string> parameters;
+    int64_t scratch = 0; // null pointers after the parameters
+  };
+  std::vector<Variant> variants = {};
 };
 
 /// An operator that the plan calls, with its schema at compile time.

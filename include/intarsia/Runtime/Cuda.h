@@ -22,13 +22,18 @@
 
 namespace intarsia::runtime {
 
-/// All kernels of a plan for one kind of GPU.
+/// Kernels of a plan for one kind of GPU: all of ours, or one that another
+/// compiler made.
 struct CudaImage {
   std::string arch; // "sm_90"
   /// PTX, which the driver compiles for this GPU and those after it; otherwise
   /// a cubin, for this one and those of the same generation after it.
   bool isPtx = false;
   std::string code;
+  /// "": ours; else whose kernel it is (plan::Kernel::Variant).
+  std::string module = {};
+  /// Bytes of dynamic shared memory that a block of that kernel needs.
+  int64_t shared = 0;
 };
 
 class CudaKernel; // one function of the code, on all devices
@@ -45,13 +50,15 @@ public:
 
   const std::vector<CudaImage> &images() const;
 
-  /// Loads the code that fits a device. Throws Error(Load) when there is no
-  /// driver or device, or none fits: the message lists what there is.
+  /// Loads the code that fits a device, of each module. Throws Error(Load) when
+  /// there is no driver or device, or none fits: the message lists what there
+  /// is.
   void load(int device) const;
 
-  /// The kernel of this name, which lives as long as the code; whether there is
-  /// one is known when it is loaded.
-  CudaKernel &kernel(const std::string &name) const;
+  /// The kernel of this name in a module, which lives as long as the code;
+  /// whether there is one is known when it is loaded.
+  CudaKernel &kernel(const std::string &name,
+                     const std::string &module = "") const;
 
 private:
   struct Impl;

@@ -118,6 +118,13 @@ Plan everything() {
   scan.carried = 1;
   scan.scanned = 2;
   f.steps.push_back(scan);
+  Step foreign;
+  foreign.kind = Step::Kind::LaunchForeign;
+  foreign.kernel = 1;
+  foreign.args = {call.args[3]};
+  foreign.mutates = {1};
+  foreign.symbols = {0, 1, 2};
+  f.steps.push_back(foreign);
   Arg output;
   output.kind = Arg::Kind::Slot;
   output.slot = 1;
@@ -129,7 +136,9 @@ Plan everything() {
   plan.kernels = {{"k0",
                    "aten::add.Tensor, aten::mul.Tensor",
                    "cpu",
-                   {Check{"a", true}, Check{"b"}}}};
+                   {Check{"a", true}, Check{"b"}}},
+                  {"add", "Triton, kernels.py:3", "cuda", {}}};
+  plan.kernels[1].variants = {{"add_1", "add", 128, {"*/16", "", "i32"}, 2}};
   plan.operators = {{"mylib::op.overload",
                      "mylib::op.overload(Tensor x) -> Tensor", "ops.py:10"}};
   Weight weight;
@@ -168,6 +177,10 @@ TEST(PlanTest, RoundTrip) {
   EXPECT_EQ(back.functions[0].inputs[1].constant.text, "a\"b\nc");
   EXPECT_EQ(back.functions[0].exprs[2], plan.functions[0].exprs[2]);
   EXPECT_EQ(back.functions[0].steps[2].scanned, 2);
+  EXPECT_EQ(back.functions[0].steps[3].symbols, (std::vector<ExprId>{0, 1, 2}));
+  EXPECT_EQ(back.kernels[1].variants[0].parameters,
+            (std::vector<std::string>{"*/16", "", "i32"}));
+  EXPECT_EQ(back.kernels[1].variants[0].scratch, 2);
   EXPECT_EQ(back.weights[0].storageOffset, 5);
 }
 

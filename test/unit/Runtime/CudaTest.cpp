@@ -199,6 +199,182 @@ TEST_F(CudaTest, LargeTensorsHaveAnEntryOfTheirOwn) {
                   "a kernel with two entries has no extent");
 }
 
+/// A kernel of Triton's that writes x: `count` elements of it, in three ways.
+class ForeignTest : public CudaTest {
+protected:
+  plan::Plan foreign(plan::Slot other = 0) {
+    B f("forward");
+    f.symbol("s0", 1);
+    for (int i = 0; i < 2; ++i) {
+      plan::TensorSpec spec = f.spec({"s0"}, {"1"});
+      spec.device = i == 0 || other == 0 ? "cuda:0" : "cuda:1";
+      f.input(i ? "y" : "x", i, spec);
+    }
+    plan::Step &launch = f.step(plan::Step::Kind::LaunchForeign);
+    launch.kernel = 0;
+    launch.args = {
+        B::atSlot(0),    B::atSlot(other), B::ofExpr(f.expr("s0*count")),
+        B::integer(1),   B::integer(-7),   B::real(0.5),
+        B::boolean(true)};
+    f.symbol("count");
+    plan::Input &count = f.function.inputs.emplace_back();
+    count.name = "count";
+    count.kind = plan::Input::Kind::SymInt;
+    count.symbol = 1;
+    launch.mutates = {0};
+    launch.symbols = {f.expr("floordiv(s0, 4)"), f.expr("2"), f.expr("3")};
+    f.output(0);
+    plan::Plan plan;
+    plan.functions = {f.function};
+    plan.kernels = {{"scale", "Triton, kernels.py:3", "cuda", {}}};
+    plan.kernels[0].variants = {
+        {"scale_a",
+         "scale",
+         128,
+         {"*/16", "*/16", "i32/16", "", "i8", "f32", "u1"},
+         2},
+        {"scale_b", "scale", 128, {"*", "*", "i32", "", "i16", "f32", "u1"}, 2},
+        {"scale_c",
+         "scale",
+         256,
+         {"*", "*", "i64", "i32", "i64", "f64", "u1"},
+         0}};
+    return plan;
+  }
+  static std::shared_ptr<const CudaCode> images() {
+    auto image = [](const std::string &module, size_t parameters,
+                    int64_t shared) {
+      std::string text = ".version 8.0\n.target sm_80\n.visible .entry scale(";
+      for (size_t i = 0; i < parameters; ++i)
+        text +=
+            std::string(i ? ", " : "") + ".param .b64 p" + std::to_string(i);
+      return CudaImage{"sm_80", true, text + ") {}", module, shared};
+    };
+    return code({image("scale_a", 8, 65536), image("scale_b", 8, 0),
+                 image("scale_c", 7, 0)});
+  }
+  /// Runs it over n elements, from `offset` on in their memory.
+  void launch(const Program &program, int64_t n, int64_t offset,
+              int64_t count) {
+    fake->log.clear();
+    fake->parameters.clear();
+    Tensor memory = on(0, iota({n + offset}));
+    TensorImpl *view = nullptr;
+    int64_t stride = 1;
+    ASSERT_EQ(torchApi().asStrided(memory.get(), 1, &n, &stride, offset, &view),
+              0);
+    Tensor x(view), y = on(0, iota({n}));
+    pointer = (long long)(x.data());
+    Value inputs[] = {Value::of(x.get()), Value::of(y.get()), Value::of(count)};
+    Value output;
+    program.run(inputs, 3, &output, 1);
+    Tensor owned(output.tensor);
+  }
+  long long pointer = 0;
+};
+
+TEST_F(ForeignTest, TheFirstVariantThatFitsIsLaunched) {
+  auto program = create(foreign(), images());
+  launch(*program, 16, 0, 1);
+  EXPECT_TRUE(
+      called("cuLaunchKernel scale grid 4 2 3 block 128 1 1 shared 65536 "
+             "stream 0 device 0"));
+  EXPECT_TRUE(called("cuFuncSetAttribute scale 8 65536"));
+  // The constant is not passed; two null pointers are. Numbers are read from
+  // their lowest bytes.
+  EXPECT_EQ(fake->parameters, (std::vector<long long>{pointer, pointer, 16, -7,
+                                                      0x3f000000, 1, 0, 0}));
+  // Not a multiple of 16, not an aligned pointer: no assumption holds.
+  for (auto [n, offset] : {std::pair(9, 0), std::pair(16, 1)}) {
+    launch(*program, n, offset, 1);
+    EXPECT_TRUE(called("cuLaunchKernel scale grid " + std::to_string(n / 4) +
+                       " 2 3 block 128 1 1 shared 0 stream 0 device 0"));
+    EXPECT_EQ(fake->parameters[2], n);
+  }
+  // More than 32 bits hold.
+  launch(*program, 16, 0, int64_t(1) << 28);
+  EXPECT_TRUE(called("cuLaunchKernel scale grid 4 2 3 block 256 1 1 shared 0 "
+                     "stream 0 device 0"));
+  EXPECT_EQ(fake->parameters,
+            (std::vector<long long>{pointer, pointer, int64_t(1) << 32, 1, -7,
+                                    0x3fe0000000000000, 1}));
+  // An empty grid launches nothing.
+  launch(*program, 3, 0, 1);
+  EXPECT_EQ(calls("cuLaunchKernel"), 0u);
+}
+
+TEST_F(ForeignTest, WritesAreCounted) {
+  auto program = create(foreign(), images());
+  Tensor x = on(0, iota({16}));
+  int64_t before = torchApi().version(x.get());
+  Value inputs[] = {Value::of(x.get()), Value::of(x.get()),
+                    Value::of(int64_t(1))};
+  Value output;
+  program->run(inputs, 3, &output, 1);
+  Tensor owned(output.tensor);
+  EXPECT_EQ(torchApi().version(x.get()), before + 1);
+}
+
+TEST_F(ForeignTest, ErrorsSayWhatIsWrong) {
+  plan::Plan narrow = foreign();
+  narrow.kernels[0].variants.pop_back();
+  auto program = create(narrow, images());
+  EXPECT_CONTAINS(
+      errorOf(ErrorKind::Guard,
+              [&] { launch(*program, 16, 0, int64_t(1) << 28); }),
+      "kernel scale was not compiled for the arguments (a tensor, a "
+      "tensor, 4294967296, 1, -7, 0.5");
+  program = create(foreign(1), images());
+  EXPECT_CONTAINS(errorOf(ErrorKind::Guard,
+                          [&] {
+                            Tensor x = on(0, iota({16})), y = on(1, iota({16}));
+                            Value inputs[] = {Value::of(x.get()),
+                                              Value::of(y.get()),
+                                              Value::of(int64_t(1))};
+                            Value output;
+                            program->run(inputs, 3, &output, 1);
+                          }),
+                  "kernel scale reads and writes tensors of one GPU");
+  program = create(foreign(), code({ptx("sm_80")}));
+  EXPECT_CONTAINS(
+      errorOf(ErrorKind::Load, [&] { launch(*program, 16, 0, 1); }),
+      "'m.pt2', scale_a, has no kernels for cuda:0 (Fake 80, sm_80)");
+  program = create(foreign(), images());
+  fake->errors = {{"cuLaunchKernel", 1}};
+  EXPECT_CONTAINS(
+      errorOf(ErrorKind::Operator, [&] { launch(*program, 16, 0, 1); }),
+      "kernel scale (Triton, kernels.py:3) cannot be launched on cuda:0 with 4 "
+      "x "
+      "2 x 3 blocks of 128 threads and 65536 bytes of shared memory: "
+      "CUDA_ERROR_INVALID_VALUE");
+
+  auto malformed = [&](auto change) {
+    plan::Plan bad = foreign();
+    change(bad);
+    return errorOf(ErrorKind::Internal, [&] { create(bad, images()); });
+  };
+  EXPECT_CONTAINS(
+      malformed([](plan::Plan &bad) { bad.kernels[0].variants.clear(); }),
+      "the kernel has no variants for CUDA");
+  EXPECT_CONTAINS(malformed([](plan::Plan &bad) {
+                    bad.kernels[0].variants[1].parameters.pop_back();
+                  }),
+                  "variant scale_b takes 6 arguments");
+  for (const char *text : {"f16", "i7", "f32/16", "i", "16", "/16"})
+    EXPECT_CONTAINS(malformed([&](plan::Plan &bad) {
+                      bad.kernels[0].variants[0].parameters[5] = text;
+                    }),
+                    std::string("'") + text + "' is no kind of parameter");
+  EXPECT_CONTAINS(malformed([](plan::Plan &bad) {
+                    bad.kernels[0].variants[0].parameters[0] = "i32";
+                  }),
+                  "an argument is none that 'i32' takes");
+  EXPECT_CONTAINS(malformed([](plan::Plan &bad) {
+                    bad.functions[0].steps[0].symbols.pop_back();
+                  }),
+                  "a grid has three numbers");
+}
+
 TEST_F(CudaTest, TheBestImageIsTaken) {
   std::vector<CudaImage> images = {cubin("sm_80"), cubin("sm_90"),
                                    cubin("sm_90a"), ptx("sm_90")};
