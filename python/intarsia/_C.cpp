@@ -301,6 +301,25 @@ struct PyProgram {
     return compiled ? *compiled : loaded->program();
   }
 
+  /// Why CUDA cannot capture what runs; "" if it can. All of it has to be work
+  /// of this type of device, with no wait on the host.
+  std::string captureObstacle(const std::string &device) const {
+    const plan::Plan &plan = program().plan();
+    if (plan.functions.size() != 1)
+      return "it has control flow";
+    for (const plan::Kernel &kernel : plan.kernels) {
+      if (kernel.target != device)
+        return "kernel " + kernel.symbol + " runs on the " + kernel.target;
+      if (!kernel.checks.empty())
+        return "kernel " + kernel.symbol +
+               " checks what it reads: " + kernel.checks.front().text;
+    }
+    for (const plan::Step &step : plan.functions[0].steps)
+      if (step.kind == plan::Step::Kind::Python)
+        return step.op + " runs in Python";
+    return "";
+  }
+
   void countSteps(const plan::Plan &plan) {
     for (const plan::Function &function : plan.functions)
       for (const plan::Step &step : function.steps) {
@@ -724,6 +743,9 @@ NB_MODULE(_C, m) {
             return plan::print(self.program().plan());
           },
           "The plan as a readable listing.")
+      .def("capture_obstacle", &PyProgram::captureObstacle, nb::arg("device"),
+           "Why CUDA cannot capture it, all of it being work of this type of "
+           "device; empty if it can.")
       .def("instance", &makeInstance, nb::arg("weights"))
       .def("weights", &weightsOf)
       .def_prop_ro("plan_json",

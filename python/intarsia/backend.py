@@ -29,6 +29,7 @@ from torch import fx
 from intarsia import (
     _cache,
     _cuda,
+    _cudagraphs,
     _fx,
     _hooks,
     _partition,
@@ -111,7 +112,9 @@ def _compile_dynamo_graph(
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch import config as functorch_config
 
-    caching = _cache.enabled(settings)
+    gpus = _cuda.archs(gm)
+    # Captured memory is this process's.
+    caching = _cache.enabled(settings) and not (settings.cudagraphs and gpus)
     stem = f"{_safe_name(name) if name else 'graph'}{next(_graph_numbers)}"
     names = _input_names(gm)
 
@@ -150,7 +153,6 @@ def _compile_dynamo_graph(
         decompositions=decompositions.table(),
     )
     check_writes(gm)
-    gpus = _cuda.archs(gm)
     # On a GPU the kernels of a triton_op are launched by the plan; elsewhere it stays whole,
     # as every other operator does.
     # PyTorch would run an operator once where the program calls it twice with equal
@@ -182,9 +184,7 @@ def _compile_graph(
     user_names: Sequence[str],
     grad_enabled: bool = False,
 ) -> Any:
-    """Compiles one graph of AOTAutograd; returns the program, a boxed callable."""
-    start = time.perf_counter()
-    name = f"{stem}_{kind}"
+    """Compiles one graph of AOTAutograd; returns a program, or programs, a boxed callable."""
     metadata = _metadata()
     if metadata is not None:
         # We overwrite no saved tensor. AOTAutograd would refuse
@@ -192,6 +192,28 @@ def _compile_graph(
         metadata.bw_donated_idxs = []
     if settings.products == "fastest":
         _products.choose(gm)
+
+    def compile_piece(piece: fx.GraphModule, label: str) -> Any:
+        return _compile_piece(
+            piece, f"{stem}_{kind}{label}", kind, settings, user_names, grad_enabled
+        )
+
+    if settings.cudagraphs and _cudagraphs.is_wanted(gm):
+        placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+        static = _static_inputs(placeholders, kind)
+        return _cudagraphs.compile_graph(gm, static, compile_piece)
+    return compile_piece(gm, "")
+
+
+def _compile_piece(
+    gm: fx.GraphModule,
+    name: str,
+    kind: str,
+    settings: Options,
+    user_names: Sequence[str],
+    grad_enabled: bool,
+) -> Any:
+    start = time.perf_counter()
     gpus = _cuda.archs(gm) if settings.fuse else []
     if gpus:
         remaining, _ = _triton.lower(gm, gpus, may_choose=False)

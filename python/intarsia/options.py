@@ -33,7 +33,7 @@ EMULATE_VARIABLE = "INTARSIA_EMULATE"
 #: torch.compile's modes, and what each sets (docs/torch-compile.md).
 _MODES: dict[str, dict[str, Any]] = {
     "default": {},
-    "reduce-overhead": {},
+    "reduce-overhead": {"cudagraphs": True},
     "max-autotune": {"products": "fastest"},
     "max-autotune-no-cudagraphs": {"products": "fastest"},
 }
@@ -62,6 +62,8 @@ class Options:
         eager computes it, and in oneDNN, and takes the faster one. Results may differ
         from eager's in the last bits, and from one compilation to the next. ``mode=
         "max-autotune"`` sets it.
+    cudagraphs : bool
+        On CUDA, capture graphs and replay them. ``mode="reduce-overhead"`` sets it.
     strict : bool
         A kernel whose result has other strides than its fake implementation says
         is an error instead of a warning and a copy.
@@ -81,6 +83,7 @@ class Options:
     fuse: bool = True
     numerics: str = "eager"
     products: str = "eager"
+    cudagraphs: bool = False
     strict: bool = False
     cpu: str = "native"
     features: str = ""
