@@ -355,6 +355,10 @@ def _value_meta(value: Any) -> Json:
         return {"kind": "symint", "expr": value}
     if isinstance(value, float):
         return {"kind": "symfloat", "expr": f"Float('{value!r}')"}
+    if isinstance(value, torch.SymInt) and value.node.is_nested_int():
+        # The name of a ragged size: not a number. AOTAutograd passes it beside the tensors
+        # that a nested tensor is made of.
+        return {"kind": "object", "object": -1}
     if isinstance(value, torch.SymInt):
         return {"kind": "symint", "expr": _int_expr(value)}
     if isinstance(value, torch.SymFloat):

@@ -406,6 +406,57 @@ def test_two_tensor_parameters(compile_with):
     assert_same((got.a, got.b), (want.a, want.b))
 
 
+def jagged(*rows):
+    """A nested tensor, its rows of different lengths in one buffer."""
+    parts = [torch.randn(n, 4) for n in rows]
+    return torch.nested.nested_tensor(parts, layout=torch.jagged)
+
+
+WEIGHT = torch.linspace(-1, 1, 24).view(6, 4)
+NESTED = {
+    "pointwise": lambda x: twice(x.sin().values()) + 1,
+    "nested": lambda x: x.sin() * 2 + x.exp() * x,
+    "linear": lambda x: torch.nn.functional.linear(x, WEIGHT).relu(),
+    "softmax": lambda x: torch.softmax(x * 2, -1),
+    "layer_norm": lambda x: torch.nn.functional.layer_norm(x, (4,)) + x,
+    "padded": lambda x: torch.nested.to_padded_tensor(x * 2, 0.5).sum(1),
+    "made": lambda x: torch.nested.nested_tensor_from_jagged(x.values() * 2, x.offsets()).cos(),
+    "two": lambda x: (x * 2, torch.cat([x.values(), x.values() + 1], 1)),
+}
+
+
+def _flat(value):
+    """Nested tensors as what they are made of."""
+    return torch.utils._pytree.tree_map_only(
+        torch.Tensor,
+        lambda t: (t.values(), t.offsets(), t.layout) if t.is_nested else t,
+        value,
+    )
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", NESTED)
+def test_jagged_tensors(name, training, compile_with):
+    """The ragged size is no number, but the name of one."""
+    f = NESTED[name]
+    with intarsia.record_compilations() as compilations:
+        compiled = compile_with(f)
+        for rows in ((3, 5, 2), (3, 5, 2), (1, 4, 7), (2, 2, 1)):
+            x = jagged(*rows)
+            seen = []
+            for function in (f, compiled):
+                leaf = x.detach().clone().requires_grad_(training)
+                with torch.set_grad_enabled(training):
+                    results = _flat(function(leaf))
+                if training:
+                    tensors = torch.utils._pytree.tree_leaves(results)
+                    sum((t * t).sum() for t in tensors if getattr(t, "requires_grad", 0)).backward()
+                seen.append((results, training and leaf.grad.values()))
+            assert_same(seen[1], seen[0])
+    # Once for the first lengths, once for any.
+    assert sum(c.kind != "backward" for c in compilations) == 2
+
+
 # --- In files ---------------------------------------------------------------------
 
 

@@ -72,6 +72,15 @@ c10::IValue inferred(PyObject *object) {
   }
 }
 
+/// The name of a nested tensor's ragged size, which is no number.
+bool isNestedInt(PyObject *object) {
+  if (!torch::is_symint(object))
+    return false;
+  auto value = py::cast<c10::SymInt>(object);
+  return value.is_heap_allocated() &&
+         value.toSymNodeImplUnowned()->is_nested_int();
+}
+
 int valueFromPython(PyObject *object, Value *out) {
   if (THPVariable_Check(object)) {
     *out = Value::of(tensorFromPython(object));
@@ -99,7 +108,10 @@ int valueFromPython(PyObject *object, Value *out) {
   return translated(1, [&] {
     // SymInt and SymFloat come with a hint when a caller traces us; a program
     // runs on numbers.
-    if (torch::is_symint(object))
+    if (isNestedInt(object))
+      *out = Value::of(
+          shim::box(torch::jit::toIValue(object, c10::PyObjectType::get())));
+    else if (torch::is_symint(object))
       *out = Value::of(
           py::cast<c10::SymInt>(object).guard_int(__FILE__, __LINE__));
     else if (torch::is_symfloat(object))
