@@ -242,6 +242,17 @@ private:
   /// p*2^floor(n), rounded once.
   Value scaleByFloor(Value p, Value n);
 
+  // --- Sums of two numbers, for more digits than one has ---------------------
+  struct Pair {
+    Value high, low;
+  };
+  /// |x| >= |y|, or x = 0.
+  Pair twoSum(Value x, Value y) {
+    Value sum = add(x, y);
+    return {sum, sub(y, sub(sum, x))};
+  }
+  Pair twoProduct(Value x, Value y);
+
   // --- The functions ---------------------------------------------------------
   struct Reduced {
     Rounded n;
@@ -293,13 +304,15 @@ private:
   struct Quadrant {
     Value number; // an integer; its two low bits count
     Value r;      // x = number*pi/2 + r
+    Value low;    // that is added to r; null where it was not asked for
   };
-  Quadrant reducePi(Value x);
+  Quadrant reducePi(Value x, bool inPairs = false);
   Quadrant reduceLargeSingle(Value x);
   Quadrant reduceLargeDouble(Value x);
   Value sinOfReduced(Value r);
   Value cosOfReduced(Value r);
   Value sinOrCos(const Quadrant &quadrant, bool cosine);
+  Value tanOfReduced(const Quadrant &quadrant);
   Value emitTan(Value x);
   Value any(Value condition);
 
@@ -314,6 +327,8 @@ private:
   Value emitAcos(Value x);
   Value emitAsin(Value x);
   Value emitAtan2(Value y, Value x);
+  Pair log2OfPositive(Value x);
+  Value powOfPositive(Value x, Value y);
   Value emitPow(Value x, Value y);
   Value emitCbrt(Value x);
   Value emitFmod(Value x, Value y);

@@ -231,11 +231,8 @@ bool intarsia::canEmitMath(MathFunction function, Type elementType) {
   if (!elementType.isF64())
     return false;
   switch (function) {
-  case MathFunction::Cbrt:
   case MathFunction::Erfc:
   case MathFunction::NormalCdf:
-  case MathFunction::Pow:
-  case MathFunction::Tan:
     return false;
   default:
     return true;

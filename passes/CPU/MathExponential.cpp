@@ -377,32 +377,124 @@ Value MathEmitter::emitErfc(Value x) {
 // Powers
 //===----------------------------------------------------------------------===//
 
-/// x^y = 2^(y*log2(|x|)) in f64, then the sign and C's special cases.
+/// The product and what it lost, exactly or almost so.
+MathEmitter::Pair MathEmitter::twoProduct(Value x, Value y) {
+  Value product = mul(x, y);
+  if (hasFMA)
+    return {product, fma(x, y, neg(product))};
+  auto top = [&](Value v) {
+    return fromBits(andI(bits(v), integer(-(int64_t(1) << 27))));
+  };
+  Value xTop = top(x), yTop = top(y);
+  Value xRest = sub(x, xTop), yRest = sub(y, yTop);
+  Value low = add(sub(mul(xTop, yTop), product), mul(xTop, yRest));
+  return {product, add(add(low, mul(xRest, yTop)), mul(xRest, yRest))};
+}
+
+/// log2(x) to 64 bits or so; x positive and finite. With s = f/(2+f) it is the
+/// exponent and log2(e)*2*atanh(s), of whose series only the terms from the
+/// third on are small enough to be single numbers.
+MathEmitter::Pair MathEmitter::log2OfPositive(Value x) {
+  auto [exponent, f] = reduceLog(x, nullptr);
+  Value below = add(f, real(2));
+  Value belowLow = sub(f, sub(below, real(2)));
+  Value s = div(f, below);
+  Pair back = twoProduct(s, below);
+  Value rest = sub(sub(f, back.high), back.low);
+  Value sLow = div(sub(rest, mul(s, belowLow)), below);
+
+  Pair square = twoProduct(s, s);
+  square.low = fma(add(s, s), sLow, square.low);
+  // 2/5 + 2/7*s^2 + ...
+  double series[12];
+  for (int term = 0; term < 12; ++term)
+    series[term] = 2.0 / (5 + 2 * term);
+  Value small = mul(square.high, polynomial(square.high, series));
+  Pair inner = twoSum(real(2.0 / 3), small);
+  inner.low = add(inner.low, real(0x1.5555555555555p-55)); // 2/3 less a double
+  Pair cubic = twoProduct(square.high, inner.high);
+  cubic.low = fma(square.high, inner.low, cubic.low);
+  cubic.low = fma(square.low, inner.high, cubic.low);
+  Pair factor = twoSum(real(2), cubic.high);
+  factor.low = add(factor.low, cubic.low);
+
+  Pair log = twoProduct(s, factor.high);
+  log.low = fma(s, factor.low, log.low);
+  log.low = fma(sLow, factor.high, log.low);
+  Pair scaled = twoProduct(log.high, real(log2e.high));
+  scaled.low = fma(log.high, real(log2e.low), scaled.low);
+  scaled.low = fma(log.low, real(log2e.high), scaled.low);
+  Pair sum = twoSum(exponent, scaled.high);
+  return twoSum(sum.high, add(sum.low, scaled.low));
+}
+
+/// x^y = 2^(y*log2(x)) in f64, x >= 0.
+Value MathEmitter::powOfPositive(Value x, Value y) {
+  Pair log = log2OfPositive(x);
+  Pair exponent = twoProduct(y, log.high);
+  exponent.low = fma(y, log.low, exponent.low);
+  // Beyond these the result is infinite or zero.
+  Value isInRange = less(abs(exponent.high), real(1100));
+  Value high = atLeast(atMost(exponent.high, 1100), -1100);
+  Value low = select(isInRange, exponent.low, real(0));
+  Rounded n = roundProduct(high, 1.0);
+  Value r = add(sub(high, n.value), low);
+  Value p = polynomial(r, coefficients::exp2F64);
+  Value result = scale(fma(p, r, real(1)), n.shifted);
+  // 0 and infinity, on either side, give one of them.
+  auto either = [&](Value one, Value other) -> Value {
+    return arith::OrIOp::create(b, loc, one, other);
+  };
+  Value isEdge = either(either(equal(x, real(0)), equal(x, real(infinity))),
+                        equal(abs(y), real(infinity)));
+  Value isZero =
+      arith::XOrIOp::create(b, loc, less(x, real(1)), less(y, real(0)));
+  result = select(isEdge, select(isZero, real(0), real(infinity)), result);
+  Value ordinary =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::ORD, x, y);
+  return select(ordinary, result, real(notANumber));
+}
+
+/// The power of |x|, then the sign and C's special cases.
 Value MathEmitter::emitPow(Value x, Value y) {
   Value a = abs(x), one = real(1), zero = real(0);
-  Value exponent = mul(y, emitLog(a, Split{1, 0}, log2e));
-  Value result = emitExp2(exponent);
+  Value result = shortResult ? emitExp2(mul(y, emitLog(a, Split{1, 0}, log2e)))
+                             : powOfPositive(a, y);
   // 1^y and (-1)^inf; 0*inf came out as NaN.
   Value ordinary =
       arith::CmpFOp::create(b, loc, arith::CmpFPredicate::ORD, y, y);
   Value unit = arith::AndIOp::create(b, loc, equal(a, one), ordinary);
   result = select(unit, one, result);
-  // Whether y is an integer, and odd. From 2^30 on every f32 is an even one.
-  Value bounded = atLeast(atMost(y, 0x1p30), -0x1p30);
-  bounded = select(ordinary, bounded, zero);
-  Type i32 = withElement(b.getI32Type());
-  Value whole = arith::FPToSIOp::create(b, loc, i32, bounded);
-  Value isInteger =
-      equal(arith::SIToFPOp::create(b, loc, type, whole), bounded);
-  Value isOdd = isEqual(andI(whole, integer(i32, 1)), integer(i32, 1));
-  isOdd = arith::AndIOp::create(b, loc, isOdd, isInteger);
+  // Whether y is an integer, and odd.
+  Value isInteger, isOdd;
+  if (shortResult) {
+    // From 2^30 on every f32 is an even one.
+    Value bounded = atLeast(atMost(y, 0x1p30), -0x1p30);
+    bounded = select(ordinary, bounded, zero);
+    Type i32 = withElement(b.getI32Type());
+    Value whole = arith::FPToSIOp::create(b, loc, i32, bounded);
+    isInteger = equal(arith::SIToFPOp::create(b, loc, type, whole), bounded);
+    isOdd = isEqual(andI(whole, integer(i32, 1)), integer(i32, 1));
+    isOdd = arith::AndIOp::create(b, loc, isOdd, isInteger);
+  } else {
+    // Adding 2^52 leaves no bits for a fraction; from there on there are none.
+    auto rounded = [&](Value v) {
+      return sub(add(v, real(0x1p52)), real(0x1p52));
+    };
+    Value size = abs(y), half = mul(size, real(0.5));
+    Value isLarge = less(real(0x1p52), size);
+    isInteger =
+        arith::OrIOp::create(b, loc, isLarge, equal(rounded(size), size));
+    Value isHalf = equal(abs(sub(half, rounded(half))), real(0.5));
+    isOdd = arith::AndIOp::create(b, loc, isHalf, less(size, real(0x1p53)));
+  }
   result = select(isOdd, copySign(result, x), result);
   // A negative finite number to a power that is no integer.
   Value negative =
       arith::AndIOp::create(b, loc, less(x, zero), less(real(-infinity), x));
-  Value fractional = arith::CmpFOp::create(
-      b, loc, arith::CmpFPredicate::UNE,
-      arith::SIToFPOp::create(b, loc, type, whole), bounded);
+  // One of two: a NaN is no integer, but it stays.
+  Value fractional = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne,
+                                           isInteger, ordinary);
   Value bad = arith::AndIOp::create(b, loc, negative, fractional);
   result = select(bad, real(notANumber), result);
   // x^0 and 1^y are 1 even for a NaN.
@@ -410,8 +502,24 @@ Value MathEmitter::emitPow(Value x, Value y) {
   return select(trivial, one, result);
 }
 
-/// 2^(log2(|x|)/3).
+/// 2^(log2(|x|)/3), which in f64 has too few digits: Newton's step on it.
 Value MathEmitter::emitCbrt(Value x) {
-  Value log = emitLog(abs(x), Split{1, 0}, log2e);
-  return copySign(emitExp2(mul(log, real(1.0 / 3))), x);
+  Value a = abs(x), tiny;
+  if (!shortResult) {
+    tiny = less(a, real(0x1p-900));
+    a = select(tiny, mul(a, real(0x1p162)), a);
+  }
+  Value log = emitLog(a, Split{1, 0}, log2e);
+  Value root = emitExp2(mul(log, real(1.0 / 3)));
+  if (shortResult)
+    return copySign(root, x);
+  Pair square = twoProduct(root, root);
+  Pair cube = twoProduct(square.high, root);
+  cube.low = fma(square.low, root, cube.low);
+  Value excess = add(sub(cube.high, a), cube.low);
+  Value better = sub(root, div(excess, mul(square.high, real(3))));
+  better = select(tiny, mul(better, real(0x1p-54)), better);
+  Value isPlain =
+      arith::AndIOp::create(b, loc, less(real(0), a), less(a, real(infinity)));
+  return copySign(select(isPlain, better, a), x);
 }

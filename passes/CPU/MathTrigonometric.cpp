@@ -108,7 +108,7 @@ MathEmitter::Quadrant MathEmitter::reduceLargeSingle(Value x) {
   r = select(negative, neg(r), r);
   number = select(negative, subI(integer(0), number), number);
   r = select(less(abs(x), real(infinity)), r, real(notANumber));
-  return {number, r};
+  return {number, r, {}};
 }
 
 /// The same for f64, with 192 bits of 2/pi and 128-bit products.
@@ -180,22 +180,37 @@ MathEmitter::Quadrant MathEmitter::reduceLargeDouble(Value x) {
   Value lower = add(sub(sum, upper), lost);
   Value rest = add(mul(upper, factor((halfPi.high - leading) + halfPi.low)),
                    mul(lower, factor(halfPi.high)));
-  Value r = add(mul(upper, factor(leading)), rest);
-  r = select(negative, neg(r), r);
+  Pair r = twoSum(mul(upper, factor(leading)), rest);
   Value below = less(x, real(0));
-  r = select(below, neg(r), r);
+  for (Value *part : {&r.high, &r.low}) {
+    *part = select(negative, neg(*part), *part);
+    *part = select(below, neg(*part), *part);
+  }
   number = select(below, subI(integer(0), number), number);
-  r = select(less(abs(x), real(infinity)), r, real(notANumber));
-  return {number, r};
+  r.high = select(less(abs(x), real(infinity)), r.high, real(notANumber));
+  return {number, r.high, r.low};
 }
 
-MathEmitter::Quadrant MathEmitter::reducePi(Value x) {
+MathEmitter::Quadrant MathEmitter::reducePi(Value x, bool inPairs) {
   Rounded n = roundProduct(x, 1 / halfPi.high);
   std::array<double, 3> parts = threeParts(halfPi);
-  Value r = x;
-  for (double part : parts)
-    if (part != 0)
+  Value r = fma(n.value, real(-parts[0]), x), low;
+  for (double part : ArrayRef(parts).drop_front()) {
+    if (part == 0)
+      continue;
+    if (!inPairs) {
       r = fma(n.value, real(-part), r);
+      continue;
+    }
+    // What the difference loses, whichever of both is larger.
+    Pair product = twoProduct(n.value, real(part));
+    Value next = sub(r, product.high);
+    Value taken = sub(next, r);
+    Value lost = sub(sub(r, sub(next, taken)), add(product.high, taken));
+    lost = sub(lost, product.low);
+    low = low ? add(low, lost) : lost;
+    r = next;
+  }
 
   // The products above are exact, or fused, up to here.
   double limit = width == 32 ? 0x1p17 : hasFMA ? 0x1p30 : 0x1p19;
@@ -208,14 +223,20 @@ MathEmitter::Quadrant MathEmitter::reducePi(Value x) {
                             inside.getInsertionPoint());
         Quadrant slow =
             shortResult ? reduceLargeSingle(x) : reduceLargeDouble(x);
-        scf::YieldOp::create(b, loc,
-                             ValueRange{select(large, slow.number, n.shifted),
-                                        select(large, slow.r, r)});
+        SmallVector<Value> results{select(large, slow.number, n.shifted),
+                                   select(large, slow.r, r)};
+        if (inPairs)
+          results.push_back(select(large, slow.low, low));
+        scf::YieldOp::create(b, loc, results);
       },
       [&](OpBuilder &inside, Location) {
-        scf::YieldOp::create(inside, loc, ValueRange{n.shifted, r});
+        SmallVector<Value> results{n.shifted, r};
+        if (inPairs)
+          results.push_back(low);
+        scf::YieldOp::create(inside, loc, results);
       });
-  return {branch.getResult(0), branch.getResult(1)};
+  return {branch.getResult(0), branch.getResult(1),
+          inPairs ? Value(branch.getResult(2)) : Value()};
 }
 
 Value MathEmitter::sinOfReduced(Value r) {
@@ -249,7 +270,36 @@ Value MathEmitter::sinOrCos(const Quadrant &quadrant, bool cosine) {
   return fromBits(xorI(bits(result), sign));
 }
 
+/// In f64 the errors of sine, cosine, quotient and reduction would add up.
+Value MathEmitter::tanOfReduced(const Quadrant &quadrant) {
+  Value r = quadrant.r;
+  Pair square = twoProduct(r, r);
+  Value tail =
+      mul(mul(square.high, r), polynomial(square.high, coefficients::sinF64));
+  Pair sine = twoSum(r, add(tail, quadrant.low));
+  Value half = mul(square.high, real(0.5));
+  Value top = sub(real(1), half);
+  Value lost = sub(sub(real(1), top), half);
+  lost = fma(square.low, real(-0.5), lost);
+  lost = fma(mul(square.high, square.high),
+             polynomial(square.high, coefficients::cosF64), lost);
+  Pair cosine = twoSum(top, sub(lost, mul(r, quadrant.low)));
+
+  Value odd = isEqual(andI(quadrant.number, integer(1)), integer(1));
+  Pair above{select(odd, neg(cosine.high), sine.high),
+             select(odd, neg(cosine.low), sine.low)};
+  Pair below{select(odd, sine.high, cosine.high),
+             select(odd, sine.low, cosine.low)};
+  Value quotient = div(above.high, below.high);
+  Pair back = twoProduct(quotient, below.high);
+  Value rest = sub(sub(above.high, back.high), back.low);
+  rest = add(rest, sub(above.low, mul(quotient, below.low)));
+  return add(quotient, div(rest, below.high));
+}
+
 Value MathEmitter::emitTan(Value x) {
+  if (!shortResult)
+    return select(equal(x, real(0)), x, tanOfReduced(reducePi(x, true)));
   Quadrant quadrant = reducePi(x);
   Value odd = isEqual(andI(quadrant.number, integer(1)), integer(1));
   Value sine = sinOfReduced(quadrant.r), cosine = cosOfReduced(quadrant.r);

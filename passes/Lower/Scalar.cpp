@@ -260,11 +260,8 @@ Scalar compare(const Scalar &a, const Scalar &b, arith::CmpFPredicate onFloat,
 //===----------------------------------------------------------------------===//
 
 bool hasMathEmitter(StringRef mathOpName, DType dtype) {
-  static const llvm::StringSet<> notOnF64 = {"math.cbrt", "math.erfc",
-                                             "math.powf", "math.tan"};
-  if (dtype == DType::F64)
-    return !notOnF64.contains(mathOpName);
-  return dtype == DType::F32;
+  return dtype == DType::F32 ||
+         (dtype == DType::F64 && mathOpName != "math.erfc");
 }
 
 Value convertScalar(OpBuilder &builder, Location loc, Value value, DType from,
