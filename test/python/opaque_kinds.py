@@ -22,6 +22,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 #: What the kernels (never the fakes) saw, in order: the kind's name, then data.
 SEEN: list[tuple[str, Any]] = []
@@ -118,6 +119,13 @@ class Kind:
 
 
 KINDS: list[Kind] = []
+
+
+def sizes_of(values: Any) -> list[Tensor]:
+    """Numbers of wide dtypes, which PyTorch can add, for all tensors that may have a gradient."""
+    tensors = [t for t in pytree.tree_leaves(values) if isinstance(t, Tensor)]
+    reals = [t.to(torch.float32).square().sum() for t in tensors if t.is_floating_point()]
+    return reals + [t.to(torch.complex64).abs().square().sum() for t in tensors if t.is_complex()]
 
 
 def describe(value: Any) -> Any:
@@ -463,7 +471,14 @@ def returns(
             SEEN.append((name, describe(x)))
             return kernel(x)
 
-        op = register(f"returns_{_identifier(name)}{schema}", run, fake or kernel)
+        op = register(
+            f"returns_{_identifier(name)}{schema}",
+            run,
+            fake or kernel,
+            # PyTorch takes no formula for what returns its argument.
+            backward=None if "(a)" in declared else _backward_of_results,
+            setup_context=lambda ctx, inputs, output: setattr(ctx, "shape", inputs[0].shape),
+        )
 
         def function(x):
             result = op(x + 1)
@@ -478,10 +493,15 @@ def returns(
             schema,
             make,
             inputs or (lambda: (torch.linspace(-1.5, 1, 6).view(2, 3),)),
-            _doors(doors, omit=("training",)),
+            _doors({"training": doors.get("compile", WORKS), **doors}),
             dynamic,
         )
     )
+
+
+def _backward_of_results(ctx: Any, *grads: Any) -> Tensor:
+    """A gradient that tells whether that of each result arrived."""
+    return torch.ones(ctx.shape) * sum(sizes_of(grads), torch.zeros(()))
 
 
 def _new_size(**bounds: int) -> Any:
@@ -662,11 +682,14 @@ for _dtype in (
         f"Tensor of {str(_dtype)[6:]}",
         "Tensor",
         functools.partial(lambda t, x: x.abs().to(t), _dtype),
+        # Eager adds no gradients of 8 bits.
+        **({"training": None} if "float8" in str(_dtype) else {}),
     )
 returns(
     "float4_e2m1fn_x2",
     "Tensor",
     lambda x: x.to(torch.uint8).view(torch.float4_e2m1fn_x2),
+    training=None,
     export=SERIALISER,
     functional=SERIALISER,
 )

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import assert_same, clone_inputs
-from opaque_kinds import KINDS, SEEN, WORKS, Kind
+from opaque_kinds import KINDS, SEEN, WORKS, Kind, sizes_of
 from torch.utils import _pytree as pytree
 
 import intarsia
@@ -65,8 +65,9 @@ def observe(function: Any, kinds: tuple[Kind, ...], training: bool) -> list[Seen
     with torch.set_grad_enabled(training):
         output = function(*inputs)
     if training:
-        tensors = [t for t in pytree.tree_leaves(output) if isinstance(t, torch.Tensor)]
-        sum((t * t).sum() for t in tensors if t.requires_grad).backward()
+        given = [size for size in sizes_of(output) if size.requires_grad]
+        if given:
+            sum(given).backward()
     random = torch.rand(1)
     order = [name for name, _ in SEEN]
     return [
