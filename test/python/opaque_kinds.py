@@ -514,6 +514,13 @@ def _rows(x: Tensor) -> Tensor:
 
 returns("one tensor", "Tensor", lambda x: x * 2)
 returns("two tensors", "(Tensor, Tensor)", lambda x: (x * 2, x.sum(0)))
+returns(
+    "one tensor twice",
+    "(Tensor, Tensor)",
+    lambda x: (x * 2,) * 2,
+    lambda x: (x * 2, x * 2),
+    **dict.fromkeys(DOORS, "intarsia: shares memory with output 0"),
+)
 returns("named results", "(Tensor values, Tensor indices)", lambda x: (x * 2, x.argsort()))
 returns("Tensor[]", "Tensor[]", lambda x: [x * 2, x.sum(0)])
 returns(

@@ -805,6 +805,33 @@ def test_a_tensor_subclass_goes_through(through):
     assert torch.equal(got.a, want.a) and torch.equal(got.b, want.b)
 
 
+class Plain(Tensor):
+    """Has the memory of a tensor, and no rules of its own."""
+
+
+def test_a_kernel_that_returns_a_subclass(through):
+    """Calls take it as it is; kernels read its memory, if it has any."""
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    wraps, marks = f"wraps_{len(WARNED)}", f"marks_{len(WARNED)}"
+    WARNED.append(wraps)
+    wrap = register(f"{wraps}(Tensor x) -> Tensor", lambda x: TwoTensor(x + 1, x + 2), like)
+    mark = register(f"{marks}(Tensor x) -> Tensor", lambda x: (x + 1).as_subclass(Plain), like)
+    x = torch.arange(3.0)
+
+    def wrapped(x):
+        return wrap(x * 2) + 1
+
+    got, want = through(wrapped, x, fuse=False)(x), wrapped(x)
+    assert type(got) is type(want) is TwoTensor
+    assert torch.equal(got.a, want.a) and torch.equal(got.b, want.b)
+    with pytest.raises(RuntimeError, match="plain tensor from the operator's kernel, or compile"):
+        through(wrapped, x)(x)
+    y, z = through(lambda x: (mark(x * 2), mark(x * 2) + 1), x)(x)
+    assert type(y) is Plain
+    assert_same((y.as_subclass(Tensor), z), (x * 2 + 1, x * 2 + 2))
+
+
 WRITES = {
     "all": lambda x: write_(x, 2.0),
     "view": lambda x: write_(x[1], 2.0),

@@ -170,7 +170,9 @@ int dataPointer(TensorImpl *tensor, void **out, TensorImpl **resolved) {
     TORCH_CHECK(
         !impl->key_set().has(c10::DispatchKey::Python),
         "a tensor subclass with __torch_dispatch__ has no memory that a "
-        "compiled kernel can read; compile with fuse=False");
+        "compiled kernel can read. It is an input, or an operator returned it: "
+        "return a plain tensor from the operator's kernel, or compile with "
+        "fuse=False");
     TORCH_CHECK(!impl->key_set().has_any(functorchKeys),
                 "a tensor inside torch.func.vmap, grad or another functorch "
                 "transform has no memory that a compiled kernel can read; "
