@@ -18,6 +18,7 @@ import sympy
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 from intarsia._fakes import fake_location
 from intarsia._fx import source_line
@@ -45,7 +46,10 @@ class Contract:
         # The kernel of such an operator is given other strides than the fake was.
         self.is_free = any(tag in op.tags for op in operators for tag in _FREE_LAYOUT)
         self.strict = strict and not self.is_free
-        self.seen = {storage(t): "an argument" for t in pytree.tree_leaves(given) if is_plain(t)}
+        #: What has a storage, and if it is a result, the tensor.
+        self.seen: dict[int, list[tuple[str, torch.Tensor | None]]] = {
+            storage(t): [("an argument", None)] for t in pytree.tree_leaves(given) if is_plain(t)
+        }
 
     def receive(self, result: Any) -> Any:
         """What the program goes on with."""
@@ -88,13 +92,15 @@ class Contract:
             if storage(want) in self.aliased:
                 self._alias(t, want, place)
             return t
-        if t.numel() and storage(t) in self.seen:
+        for name, other in self.seen.get(storage(t), ()) if t.numel() else ():
+            if other is not None and not _overlap(t, other):
+                continue  # parts of one new tensor
             raise ContractError(
-                f"{self.node.target}: {place} shares memory with {self.seen[storage(t)]}, which "
+                f"{self.node.target}: {place} shares memory with {name}, which "
                 f"its schema does not declare{self._where()}. Return a copy from the kernel (for "
                 "example x.clone())."
             )
-        self.seen[storage(t)] = place
+        self.seen.setdefault(storage(t), []).append((place, t))
         strides = [self._number(n) for n in want.stride()]
         extents = zip(t.stride(), strides, t.shape, strict=True)
         if not t.numel() or all(m is None or n == m or size <= 1 for n, m, size in extents):
@@ -178,6 +184,16 @@ _warned: set[tuple[Any, str]] = set()
 def _text(sizes: Sequence[Any], promised: Sequence[Any]) -> str:
     shown = (m if n is None else n for n, m in zip(sizes, promised, strict=True))
     return f"[{', '.join(map(str, shown))}]"
+
+
+def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one storage have an element in common."""
+    if a.dtype != b.dtype:
+        return True
+    with _disable_current_modes():
+        of_a = torch.zeros(a.untyped_storage().nbytes() // a.itemsize, dtype=torch.bool)
+        of_a.as_strided(a.size(), a.stride(), a.storage_offset()).fill_(True)
+        return bool(of_a.as_strided(b.size(), b.stride(), b.storage_offset()).any())
 
 
 def is_plain(value: Any) -> bool:

@@ -339,6 +339,36 @@ def test_the_contract_holds_between_pieces(name, dynamic):
     assert "test_pieces.py" in str(caught.value)
 
 
+def _halves(x):
+    return list((x.repeat(1, 2) * 2).split(x.shape[1], 1))
+
+
+halves = register("halves(Tensor x) -> Tensor[]", _halves, _halves)
+overlap = register(
+    "overlap(Tensor x) -> Tensor[]",
+    lambda x: (lambda y: [y[:-1], y[1:]])(x.repeat(2, 1)[: x.shape[0] + 1]),
+    FAKES["Tensor[]"],
+)
+
+
+def test_parts_of_one_new_tensor_between_pieces(compile_with):
+    """Results that share a storage, and no element."""
+
+    def f(op, x):
+        a, b = op(x * 2)
+        return a.sin() * b + b
+
+    seen = []
+    for function in (f, compile_with(f)):
+        x = torch.linspace(0, 1, 6).view(3, 2).requires_grad_()
+        y = function(halves, x)
+        y.sum().backward()
+        seen.append((y.detach(), x.grad))
+    assert_same(seen[1], seen[0], strides=False)
+    with pytest.raises(intarsia.ContractError, match=r"output 0\[1\] shares memory with output 0"):
+        compile_with(f)(overlap, torch.ones(3, 2, requires_grad=True))
+
+
 @pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
 def test_other_strides_are_copied_between_pieces(dynamic):
     """What follows was compiled for those of the fake implementation."""
