@@ -30,6 +30,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch import fx
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.autograd_cache import (
     BypassAOTAutogradCache,
@@ -42,15 +43,17 @@ from torch._inductor import config as inductor_config
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.output_code import OutputCode
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils import _pytree as pytree
 
 from intarsia import _hooks, logs
 from intarsia._fingerprint import fingerprint
+from intarsia._fx import DTYPES
 from intarsia._recording import Compilation, record
 from intarsia.options import Options
 
 log = logging.getLogger("intarsia")
 
-__all__ = ["CachedProgram", "cacheable", "enabled", "keyed_by", "memory"]
+__all__ = ["CachedProgram", "cacheable", "can_hold", "enabled", "keyed_by", "memory"]
 
 
 @dataclasses.dataclass
@@ -122,6 +125,18 @@ def enabled(settings: Options) -> bool:
         and not logs.stages_wanted()
         and inductor_config.fx_graph_cache
         and (should_use_local_autograd_cache() or should_use_remote_autograd_cache())
+    )
+
+
+def can_hold(gm: fx.GraphModule) -> bool:
+    """Whether PyTorch can make a key of Dynamo's graph, and print it.
+
+    It makes none of a nested tensor, and has no short names for integers of some bits.
+    """
+    values = (node.meta.get("example_value") for node in gm.graph.nodes)
+    tensors = (t for value in values for t in pytree.tree_leaves(value))
+    return not any(
+        isinstance(t, torch.Tensor) and (t.is_nested or t.dtype not in DTYPES) for t in tensors
     )
 
 

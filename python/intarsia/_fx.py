@@ -39,11 +39,12 @@ from intarsia._namespaces import STRIDED, is_pytorchs
 from intarsia._warnings import warn
 from intarsia.errors import CompileError
 
-__all__ = ["ReadGraph", "read_graph"]
+__all__ = ["DTYPES", "ReadGraph", "read_graph"]
 
 Json = Any
 
-_DTYPES: dict[torch.dtype, str] = {
+#: What the compiler knows of.
+DTYPES: dict[torch.dtype, str] = {
     torch.uint8: "u8",
     torch.int8: "i8",
     torch.int16: "i16",
@@ -327,7 +328,7 @@ def _float_json(value: float) -> float | str:
 
 
 def _tensor_meta(t: torch.Tensor) -> Json:
-    dtype = _DTYPES.get(t.dtype)
+    dtype = DTYPES.get(t.dtype)
     if dtype is None:
         raise CompileError(f"tensors of dtype {t.dtype} are not supported")
     return {
@@ -343,8 +344,9 @@ def _tensor_meta(t: torch.Tensor) -> Json:
 def _value_meta(value: Any) -> Json:
     """The ValueMeta of a traced value that is not a tuple or list."""
     if isinstance(value, torch.Tensor):
-        # A sparse tensor has no strides to promise: it passes by unchecked.
-        if value.layout is not torch.strided:
+        # A sparse tensor has no strides to promise, and of rare dtypes we know nothing: they
+        # pass by unchecked.
+        if value.layout is not torch.strided or value.dtype not in DTYPES:
             return {"kind": "object", "object": -1}
         return {"kind": "tensor", "tensor": _tensor_meta(value)}
     if value is None:
@@ -376,7 +378,7 @@ def _autocast(node: fx.Node) -> str:
     # Also what a higher-order operator calls: auto_functionalized, with_effects.
     operators = [a for a in (node.target, *node.args) if isinstance(a, torch._ops.OpOverload)]
     return ",".join(
-        f"{device}={_DTYPES[dtype]}"
+        f"{device}={DTYPES[dtype]}"
         for device, dtype in state.items()
         if operators and not _has_autocast_rule(operators[0], device)
     )
@@ -753,9 +755,9 @@ class _GraphReader:
         if isinstance(value, (tuple, list)):
             return {"kind": "list", "value": [self.argument(v) for v in value]}
         if isinstance(value, torch.dtype):
-            if value not in _DTYPES:
-                raise CompileError(f"an argument of dtype {value} is not supported")
-            return {"kind": "dtype", "value": _DTYPES[value]}
+            if value not in DTYPES:
+                return self.object_argument(value)
+            return {"kind": "dtype", "value": DTYPES[value]}
         if isinstance(value, torch.device):
             return {"kind": "device", "value": str(value)}
         if isinstance(value, torch.layout):

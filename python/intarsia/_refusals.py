@@ -124,6 +124,13 @@ REFUSALS = (
     ),
     Refusal(
         "serialiser",
+        r"^torch\.u?int[1-7]$",
+        "torch.export.save cannot write tensors of this dtype: return the bytes, "
+        "y.view(torch.uint8), and view them in the kernel that reads them; torch.compile takes "
+        "such a tensor as it is.",
+    ),
+    Refusal(
+        "serialiser",
         r"not enough values to unpack",
         f"torch.export.save cannot write the result of an operator that is an empty list: "
         f"{_PLAIN_EXPORT}.",

@@ -113,10 +113,9 @@ def _compile_dynamo_graph(
     from torch._functorch import config as functorch_config
 
     gpus = _cuda.archs(gm)
-    # PyTorch cannot make a key of a nested tensor, and says so at length.
-    nested = any(isinstance(x, torch.Tensor) and x.is_nested for x in example_inputs)
     # Captured memory is this process's.
-    caching = _cache.enabled(settings) and not nested and not (settings.cudagraphs and gpus)
+    captured = settings.cudagraphs and gpus
+    caching = _cache.enabled(settings) and not captured and _cache.can_hold(gm)
     stem = f"{_safe_name(name) if name else 'graph'}{next(_graph_numbers)}"
     names = _input_names(gm)
 

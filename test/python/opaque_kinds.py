@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 import torch.utils.checkpoint
+from conftest import BYTES
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -131,6 +132,8 @@ def sizes_of(values: Any) -> list[Tensor]:
 def describe(value: Any) -> Any:
     """A value as data that can be compared: kind, dtype, strides, contents."""
     if isinstance(value, Tensor):
+        if BYTES.search(str(value.dtype)):
+            return (str(value.dtype), describe(value.view(torch.uint8)))
         contents = value.detach().clone().contiguous().view(-1)
         if contents.dtype.itemsize:
             contents = contents.view(torch.uint8)
@@ -313,6 +316,7 @@ argument("str?, None", "str? a", None)
 argument("str[]", "str[] a", ["a", "", TEXT])
 argument("str[]?", "str[]? a", ["a"])
 argument("ScalarType", "ScalarType t", torch.float8_e4m3fn)
+argument("ScalarType, of 4 bits", "ScalarType t", torch.uint4, export="serialiser: torch.uint4")
 argument("ScalarType?, given", "ScalarType? t", torch.bfloat16)
 argument("ScalarType?, None", "ScalarType? t", None)
 argument(
@@ -696,6 +700,15 @@ returns(
     "float4_e2m1fn_x2",
     "Tensor",
     lambda x: x.to(torch.uint8).view(torch.float4_e2m1fn_x2),
+    training=None,
+    export=SERIALISER,
+    functional=SERIALISER,
+)
+returns(
+    "Tensor of bits8",
+    "Tensor",
+    lambda x: x.to(torch.uint8).view(torch.bits8),
+    use=lambda t: t.view(torch.uint8) + 1,
     training=None,
     export=SERIALISER,
     functional=SERIALISER,

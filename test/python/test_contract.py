@@ -805,6 +805,31 @@ def test_a_tensor_subclass_goes_through(through):
     assert torch.equal(got.a, want.a) and torch.equal(got.b, want.b)
 
 
+BYTES_OF = register(
+    "bytes_of(Tensor x) -> Tensor",
+    lambda x: x.view(torch.uint8) * 2,
+    lambda x: torch.empty(x.shape, dtype=torch.uint8),
+)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint4, torch.int3, torch.bits8])
+def test_dtypes_that_pass_through(compile_with, monkeypatch, dtype):
+    """The compiler knows nothing of them: calls take them, and views give bytes."""
+    # PyTorch prints graphs where somebody captures its logs, as pytest does.
+    monkeypatch.setitem(torch.utils._dtype_abbrs.dtype_abbrs, dtype, "rare")
+
+    def f(x, y):
+        made = (x + 1).view(dtype)
+        return BYTES_OF(made) + 1, made.view(torch.uint8) * 2, BYTES_OF(y) + x, made
+
+    x = torch.arange(70, dtype=torch.uint8)
+    y = x.clone().view(dtype)
+    got, want = compile_with(f)(x, y), f(x, y)
+    assert got[-1].dtype is dtype
+    as_bytes = [(*results[:-1], results[-1].view(torch.uint8)) for results in (got, want)]
+    assert_same(*as_bytes)
+
+
 class Plain(Tensor):
     """Has the memory of a tensor, and no rules of its own."""
 
