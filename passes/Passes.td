@@ -58,7 +58,7 @@ def CPUExpandConversions : Pass<"cpu-expand-conversions"> {
   let description = [{
     Replaces `arith.truncf` and `arith.extf` from and to bf16 by integer
     arithmetic: round to nearest even, denormals kept (the instruction that LLVM
-    would select flushes them), any NaN becomes 0x7fc0. Between f64 and either
+    would select on CPUs flushes them), any NaN becomes 0x7fc0. Between f64 and either
     format values go through f32, as in eager. With `integers`, no value of the
     formats is left that LLVM could convert on its own.
   }];
@@ -66,6 +66,9 @@ def CPUExpandConversions : Pass<"cpu-expand-conversions"> {
     Option<"f16c", "f16c", "bool", "true",
            "Whether the CPU converts between f16 and f32; without it integer "
            "arithmetic does">,
+    Option<"bf16", "bf16", "bool", "false",
+           "Whether an instruction rounds f32 to bf16 and keeps denormals, as "
+           "GPUs have it from sm_80 on (for others LLVM writes arithmetic)">,
     Option<"integers", "integers", "bool", "false",
            "Store and move bf16, and f16 without F16C, as i16">];
   let dependentDialects = ["::mlir::arith::ArithDialect",

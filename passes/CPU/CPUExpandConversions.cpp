@@ -235,9 +235,12 @@ struct ExpandConversions final
   }
 
   void expand() {
+    SmallVector<Operation *> conversions;
     getOperation()->walk([&](Operation *op) {
-      if (!isa<arith::TruncFOp, arith::ExtFOp>(op))
-        return;
+      if (isa<arith::TruncFOp, arith::ExtFOp>(op))
+        conversions.push_back(op);
+    });
+    for (Operation *op : conversions) {
       Value x = op->getOperand(0);
       Type from = getElementTypeOrSelf(x);
       Type to = getElementTypeOrSelf(op->getResult(0));
@@ -248,7 +251,7 @@ struct ExpandConversions final
       if (native && to.isF16())
         op->setOperand(0, fenced(b, loc, x));
       if (!(half || from.isBF16() || to.isBF16()) || native)
-        return;
+        continue;
       Conversion convert(b, loc, x.getType());
       Type f32 = convert.like(b.getF32Type());
       // To f32 ...
@@ -261,7 +264,10 @@ struct ExpandConversions final
       else if (from.isF64())
         x = arith::TruncFOp::create(b, loc, f32, x);
       // ... and from it.
-      if (to.isBF16())
+      if (to.isBF16() && bf16)
+        x = arith::TruncFOp::create(b, loc, convert.like(to),
+                                    fenced(b, loc, x));
+      else if (to.isBF16())
         x = convert.f32ToBF16(x);
       else if (to.isF16() && !f16c)
         x = convert.f32ToF16(x);
@@ -272,7 +278,7 @@ struct ExpandConversions final
         x = arith::ExtFOp::create(b, loc, convert.like(to), x);
       op->getResult(0).replaceAllUsesWith(x);
       op->erase();
-    });
+    }
   }
 };
 } // namespace

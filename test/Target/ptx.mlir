@@ -53,12 +53,12 @@ func.func @main(%x: !x, %a: !row, %b: !row, %h: !h, %w: !w, %i: !i) -> (!x, !x, 
   %4:3 = intarsia.call "aten::native_layer_norm"(input = %x, normalized_shape = [1024], weight = %a, bias = %b, eps = 1.0e-5)
     : (!x, !row, !row) -> (!x, !stat, !stat)
 
-  // A bf16 chain rounds after each operator, as eager does: integer arithmetic.
+  // A bf16 chain rounds after each operator, as eager does, two numbers at once.
   // CHECK: .visible .entry k2_gelu_mul(
   // CHECK: .maxntid 256
   // CHECK: ld.global.v4.b32
-  // CHECK: 32767
-  // CHECK: 32767
+  // CHECK: cvt.rn.bf16x2.f32
+  // CHECK: cvt.rn.bf16x2.f32
   // CHECK: st.global.v4.b32
   // CHECK-NOT: .extern .func
   %5 = intarsia.call "aten::gelu"(self = %h, approximate = "none") : (!h) -> !h

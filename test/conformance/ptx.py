@@ -24,7 +24,7 @@ MOST_SPILLED = 0
 
 PIPELINE = (
     "builtin.module(cuda-schedule,cuda-emit-kernels{emulated=true},"
-    "gpu.module(cpu-expand-math,cpu-check-math,cpu-expand-conversions,cuda-to-nvvm))"
+    "gpu.module(cpu-expand-math,cpu-check-math,cpu-expand-conversions{bf16=true},cuda-to-nvvm))"
 )
 
 
