@@ -13,12 +13,14 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/Lower/Arguments.h"
 #include "passes/Lower/InPlace.h"
 #include "passes/Lower/Lowering.h"
 #include "passes/Lower/Refusals.h"
 #include "passes/Lower/Scalar.h"
 #include "passes/Lower/TakeApart.h"
 #include "passes/Normalise/AliasSets.h"
+#include "passes/Normalise/NewCall.h"
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -27,6 +29,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
 
 namespace intarsia {
@@ -103,6 +106,109 @@ bool hasKernelTypes(graph::CallOp call, ArrayRef<std::string> devices) {
   return !call.getOutputs().empty();
 }
 
+const llvm::StringSet<> reductions = {
+    "all",
+    "amax",
+    "amin",
+    "aminmax",
+    "any",
+    "argmax",
+    "argmin",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "count_nonzero",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "linalg_vector_norm",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "mse_loss",
+    "nansum",
+    "norm",
+    "prod",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "std",
+    "std_mean",
+    "sum",
+    "var",
+    "var_mean",
+};
+
+/// Whether the call reduces so few and so long rows that most of a GPU would
+/// have nothing to do: a row, or 32 of them side by side, is a block's, while
+/// PyTorch's kernels split it. Of what is not known only the worst is bad.
+bool hasFewLongRows(graph::CallOp call) {
+  constexpr int64_t fewBlocks = 64, muchForABlock = 1 << 17;
+  auto [space, rest] = call.getCallee().split("::");
+  if (space != "aten" || !reductions.contains(rest.split('.').first))
+    return false;
+  auto in = dyn_cast<graph::TensorType>(call.getInputs().front().getType());
+  auto out = dyn_cast<graph::TensorType>(call.getOutputs().front().getType());
+  if (!in || !out || !in.getDevice().starts_with("cuda"))
+    return false;
+  std::optional<int64_t> rows = out.getNumElements().asInteger();
+  if (!rows)
+    return false;
+  std::optional<SmallVector<int64_t>> dims;
+  if (call.arg("dim"))
+    dims = lower::dimsArgument(call, "dim", in.getRank());
+  bool across = dims && !dims->empty() &&
+                !llvm::is_contained(*dims, in.getRank() - 1) &&
+                in.hasContiguousStrides();
+  int64_t together = across ? std::min<int64_t>(*rows, 32) : 1;
+  if (*rows == 0 || *rows / together >= fewBlocks)
+    return false;
+  std::optional<int64_t> elements = in.getNumElements().asInteger();
+  return !elements || *elements / *rows * together > muchForABlock;
+}
+
+/// relu(addmm(...)) on a GPU becomes one call, whose product applies the
+/// function before it stores (cuBLASLt's epilogue): the same numbers, as what
+/// rounds keeps the order and zero. Only where relu would be a kernel of its
+/// own, which reads and writes all of it once more. (PyTorch's other epilogue,
+/// gelu, rounds once where eager rounds twice.)
+void foldEpilogue(graph::CallOp relu) {
+  if (relu.getCallee() != "aten::relu" || !relu.isPure())
+    return;
+  Value product = relu.operand("self");
+  auto addmm = product ? product.getDefiningOp<graph::CallOp>() : nullptr;
+  if (!addmm || addmm.getCallee() != "aten::addmm" || !addmm.isPure() ||
+      !product.hasOneUse() || addmm.floatArg("beta") != 1.0 ||
+      addmm.floatArg("alpha") != 1.0)
+    return;
+  auto type = cast<graph::TensorType>(product.getType());
+  Value bias = addmm.operand("self");
+  auto biasType = bias ? dyn_cast<graph::TensorType>(bias.getType()) : nullptr;
+  if (!type.getDevice().starts_with("cuda") || !biasType ||
+      biasType.getRank() != 1 || !isFloatingPoint(type.getDtype()) ||
+      type != relu.getOutputs().front().getType())
+    return;
+  auto isLibraryCall = [](Operation *user) {
+    auto call = dyn_cast<graph::CallOp>(user);
+    return isa<func::ReturnOp>(user) ||
+           (call && !lower::LoweringTable::get().lookup(call.getCallee()) &&
+            !lower::lookupView(call.getCallee()));
+  };
+  if (!llvm::all_of(relu.getOutputs().front().getUsers(), isLibraryCall))
+    return;
+  OpBuilder builder(relu);
+  Value folded = NewCall(builder, addmm.getLoc(), "aten::_addmm_activation")
+                     .from(addmm, "self")
+                     .from(addmm, "mat1")
+                     .from(addmm, "mat2")
+                     .integer("beta", 1)
+                     .integer("alpha", 1)
+                     .boolean("use_gelu", false)
+                     .createOne(type);
+  relu.getOutputs().front().replaceAllUsesWith(folded);
+  relu.erase();
+  addmm.erase();
+}
+
 /// What a view shows of the elements of its source, where that is not what is
 /// in memory: PyTorch has bits for it beside the tensor, or another dtype.
 using Change = lower::Scalar (*)(const lower::Scalar &);
@@ -174,6 +280,11 @@ public:
       for (graph::CallOp call : calls)
         lower::takeApart(call);
       calls.clear();
+      if (llvm::is_contained(targets, "cuda")) {
+        function.walk([&](graph::CallOp call) { calls.push_back(call); });
+        llvm::for_each(calls, foldEpilogue);
+        calls.clear();
+      }
       function.walk([&](graph::CallOp call) { calls.push_back(call); });
       for (graph::CallOp call : calls) {
         if (call.getEffectful())
@@ -220,7 +331,7 @@ private:
     bool isUpdate =
         call->hasAttr("intarsia.reuse") && call.getCallee() != "aten::copy";
     if (!call.isPure() || !hasKernelTypes(call, targets) || call->use_empty() ||
-        isUpdate || lower::refusedByEager(call)) {
+        isUpdate || lower::refusedByEager(call) || hasFewLongRows(call)) {
       ++numDeclined;
       return {};
     }

@@ -75,8 +75,8 @@ func.func @order(%x: !transposed) -> !transposed attributes {intarsia.symbols = 
 !row = !intarsia.tensor<[s0]xf32, device = "cuda:0">
 !column = !intarsia.tensor<[s1]xf32, device = "cuda:0">
 !stat = !intarsia.tensor<[100]xf32, device = "cuda:0">
-!box = !intarsia.tensor<[s0, 8, s1]xf32, device = "cuda:0">
-!middle = !intarsia.tensor<[8]xf32, device = "cuda:0">
+!box = !intarsia.tensor<[s0, 100, s1]xf32, device = "cuda:0">
+!middle = !intarsia.tensor<[100]xf32, device = "cuda:0">
 
 // CHECK-LABEL: func.func @rows
 func.func @rows(%a: !four, %b: !many, %c: !long, %d: !any, %e: !few)

@@ -17,7 +17,7 @@ class Model(torch.nn.Module):
     def forward(self, x, indices):
         steps = torch.arange(3)  # on the CPU unless it is moved
         rows = torch.nn.functional.embedding(indices, self.table)
-        return torch.tanh(x * rows + steps) + torch.ones(3, device="cpu"), x.sum(0)
+        return torch.tanh(x * rows + steps) + torch.ones(3, device="cpu"), x.sum(1)
 
 
 x = torch.ones(5, 3)
