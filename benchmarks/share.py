@@ -25,6 +25,7 @@ from unittest import mock
 import models
 import torch
 from rich.console import Console
+from torch._functorch import config as functorch_config
 
 console = Console()
 
@@ -76,6 +77,8 @@ def measure(make: Any, dynamic: bool, deliberate: set[str]) -> Share:
     module, inputs = make()
     start = time.perf_counter()
     with (
+        # What PyTorch's cache has would not be compiled.
+        functorch_config.patch(enable_autograd_cache=False),
         mock.patch.object(backend, "_compile_graph", counted),
         intarsia.record_compilations() as compilations,
     ):
