@@ -57,6 +57,13 @@ REFUSALS = (
     ),
     Refusal(
         "Dynamo",
+        r"Attempted to call op with non-contiguous",
+        "Dynamo traces no write of an operator that is tagged torch.Tag.out into a tensor that "
+        "is not contiguous: write into a contiguous one and copy it, or leave out the tag and "
+        f"return nothing; or {_BETWEEN}.",
+    ),
+    Refusal(
+        "Dynamo",
         r"Attempted to wrap sparse Tensor",
         "Dynamo does not trace sparse tensors: let the operator return their parts; "
         f"or {_BETWEEN}.",

@@ -57,6 +57,7 @@ COMPUTED = "PyTorch computes the result"
 
 # What PyTorch says where it refuses.
 DYNAMO_ARGUMENT = "Dynamo: Failed to convert args/kwargs to proxy"
+DYNAMO_OUT = "Dynamo: Attempted to call op with non-contiguous"
 DYNAMO_RESULT = "Dynamo: returned non-Tensor"
 AOT_DICT = "AOTAutograd: Please convert all Tensors to FakeTensors first"
 AOT_OPTIONAL = "AOTAutograd: 'dict' object has no attribute 'append'"
@@ -978,6 +979,18 @@ mutation(
     tags=[torch.Tag.out],
     overload="out",
     looks=False,  # an out argument holds nothing yet
+)
+mutation(
+    "tagged out, not contiguous",
+    "(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
+    lambda x, *, out: out.copy_(x * 2),
+    lambda op: lambda x, v: (lambda y: (op(v, out=y), y + 1))(v.new_empty(v.t().shape).t()),
+    fake=lambda x, *, out: out,
+    tags=[torch.Tag.out],
+    overload="out",
+    looks=False,
+    compile=DYNAMO_OUT,
+    training=DYNAMO_OUT,
 )
 mutation(
     "returned with others",
