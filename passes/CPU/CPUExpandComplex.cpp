@@ -125,6 +125,7 @@ class ExpandComplex final
     : public intarsia::impl::CPUExpandComplexBase<ExpandComplex> {
   void runOnOperation() override {
     apart.clear();
+    partOf.clear();
     SmallVector<Operation *> ops;
     getOperation()->walk([&](Operation *op) { ops.push_back(op); });
     llvm::SmallPtrSet<Operation *, 16> replaced;
@@ -148,11 +149,49 @@ class ExpandComplex final
   void expandStore(Operation *op);
   Parts partsOf(Value number);
 
-  /// Numbers that were taken apart, or put together.
+  /// A sum of two numbers is one of all their floats as they lie.
+  Value expandSum(Operation *op, Parts parts);
+  void know(Value number, Parts parts);
+
+  /// Numbers that were taken apart, or put together; and whose parts they are.
   llvm::DenseMap<Value, Parts> apart;
+  llvm::DenseMap<Value, Part> partOf;
 };
 
 } // namespace
+
+void ExpandComplex::know(Value number, Parts parts) {
+  apart[number] = parts;
+  partOf[parts.real] = {number, false};
+  partOf[parts.imaginary] = {number, true};
+}
+
+Value ExpandComplex::expandSum(Operation *op, Parts parts) {
+  Operation *real = parts.real.getDefiningOp();
+  Operation *imaginary = parts.imaginary.getDefiningOp();
+  if (!isa_and_present<arith::AddFOp, arith::SubFOp>(real) || !imaginary ||
+      real->getName() != imaginary->getName() ||
+      real->getAttrDictionary() != imaginary->getAttrDictionary())
+    return {};
+  OpBuilder b(op);
+  auto numbers = cast<VectorType>(op->getResult(0).getType());
+  SmallVector<Value> floats;
+  for (auto [x, y] :
+       llvm::zip_equal(real->getOperands(), imaginary->getOperands())) {
+    auto first = partOf.find(x), second = partOf.find(y);
+    if (first == partOf.end() || second == partOf.end() ||
+        first->second.isImaginary || !second->second.isImaginary ||
+        first->second.number != second->second.number ||
+        first->second.number.getType() != numbers)
+      return {};
+    floats.push_back(vector::BitCastOp::create(
+        b, op->getLoc(), floatsOf(numbers), first->second.number));
+  }
+  OperationState state(op->getLoc(), real->getName(), floats, floatsOf(numbers),
+                       real->getAttrs());
+  Value sum = b.create(state)->getResult(0);
+  return vector::BitCastOp::create(b, op->getLoc(), numbers, sum);
+}
 
 Parts ExpandComplex::partsOf(Value number) {
   if (auto known = apart.find(number); known != apart.end())
@@ -182,7 +221,8 @@ Parts ExpandComplex::partsOf(Value number) {
     auto both = vector::DeinterleaveOp::create(b, loc, floats);
     parts = {both.getRes1(), both.getRes2()};
   }
-  return apart[number] = parts;
+  know(number, parts);
+  return parts;
 }
 
 Value ExpandComplex::expand(Operation *op) {
@@ -196,8 +236,10 @@ Value ExpandComplex::expand(Operation *op) {
     return part->isImaginary ? parts.imaginary : parts.real;
   }
   auto made = [&](Parts parts) {
-    Value number = together(b, loc, parts, op->getResult(0).getType());
-    apart[number] = parts;
+    Value number = expandSum(op, parts);
+    if (!number)
+      number = together(b, loc, parts, op->getResult(0).getType());
+    know(number, parts);
     return number;
   };
   if (std::optional<Parts> parts = matchNumber(op))

@@ -34,6 +34,45 @@ func.func @conjugate(%x: vector<8xi64>) -> (vector<8xi64>, vector<8xf32>) {
   return %y, %part : vector<8xi64>, vector<8xf32>
 }
 
+// Numbers are added as they lie; a number and the conjugate of another are not.
+// CHECK-LABEL: @sum
+// CHECK:       arith.subf
+// CHECK:       %[[X:.+]] = vector.bitcast %arg0 : vector<8xi64> to vector<16xf32>
+// CHECK-NEXT:  %[[Y:.+]] = vector.bitcast %arg1 : vector<8xi64> to vector<16xf32>
+// CHECK-NEXT:  %[[SUM:.+]] = arith.addf %[[X]], %[[Y]] : vector<16xf32>
+// CHECK-NOT:   vector.interleave
+// CHECK:       %[[NUMBER:.+]] = vector.bitcast %[[SUM]] : vector<16xf32> to vector<8xi64>
+// CHECK:       vector.interleave
+// CHECK:       return %[[NUMBER]]
+func.func @sum(%x: vector<8xi64>, %y: vector<8xi64>) -> (vector<8xi64>, vector<8xi64>) {
+  %by = arith.constant 32 : i64
+  %half = vector.broadcast %by : i64 to vector<8xi64>
+  %xLow = arith.trunci %x : vector<8xi64> to vector<8xi32>
+  %xReal = arith.bitcast %xLow : vector<8xi32> to vector<8xf32>
+  %xShifted = arith.shrui %x, %half : vector<8xi64>
+  %xHigh = arith.trunci %xShifted : vector<8xi64> to vector<8xi32>
+  %xImaginary = arith.bitcast %xHigh : vector<8xi32> to vector<8xf32>
+  %yLow = arith.trunci %y : vector<8xi64> to vector<8xi32>
+  %yReal = arith.bitcast %yLow : vector<8xi32> to vector<8xf32>
+  %yShifted = arith.shrui %y, %half : vector<8xi64>
+  %yHigh = arith.trunci %yShifted : vector<8xi64> to vector<8xi32>
+  %yImaginary = arith.bitcast %yHigh : vector<8xi32> to vector<8xf32>
+  %re = arith.addf %xReal, %yReal : vector<8xf32>
+  %im = arith.addf %xImaginary, %yImaginary : vector<8xf32>
+  %other = arith.subf %xImaginary, %yImaginary : vector<8xf32>
+  %reBits = arith.bitcast %re : vector<8xf32> to vector<8xi32>
+  %low = arith.extui %reBits : vector<8xi32> to vector<8xi64>
+  %imBits = arith.bitcast %im : vector<8xf32> to vector<8xi32>
+  %wide = arith.extui %imBits : vector<8xi32> to vector<8xi64>
+  %high = arith.shli %wide, %half : vector<8xi64>
+  %sum = arith.ori %low, %high : vector<8xi64>
+  %otherBits = arith.bitcast %other : vector<8xf32> to vector<8xi32>
+  %otherWide = arith.extui %otherBits : vector<8xi32> to vector<8xi64>
+  %otherHigh = arith.shli %otherWide, %half : vector<8xi64>
+  %conjugate = arith.ori %low, %otherHigh : vector<8xi64>
+  return %sum, %conjugate : vector<8xi64>, vector<8xi64>
+}
+
 // Integers are none of these, whatever is done with them.
 // CHECK-LABEL: @integers
 // CHECK-NEXT:  arith.trunci
