@@ -504,6 +504,8 @@ def PlanInplace : Pass<"plan-inplace", "::mlir::ModuleOp"> {
     the function otherwise: what functionalisation made of a write into a buffer
     is a write into the buffer again. The pass runs once before lowering, which
     leaves these calls alone, and once at the end, where all is decided anew.
+    Then, with `own`, what a kernel or an operator of PyTorch's has made is
+    updated where it lies too, if nothing reads the old value later.
 
     Likewise a kernel that makes the new value of an argument gets
     `intarsia.into`, one argument number a result (-1: a new tensor), when it
@@ -517,7 +519,9 @@ def PlanInplace : Pass<"plan-inplace", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"reuse", "reuse", "bool", /*default=*/"true",
-           "Update arguments that are written back where they lie">];
+           "Update arguments that are written back where they lie">,
+    Option<"own", "own", "bool", /*default=*/"false",
+           "Update what the program made itself where it lies, too">];
   let dependentDialects = ["::intarsia::graph::GraphDialect"];
   let statistics = [
     Statistic<"numInplace", "in-place", "Bases written in place">,

@@ -101,6 +101,7 @@ void buildSIMTPipeline(OpPassManager &manager, const PipelineOptions &options) {
 void buildPlanPipeline(OpPassManager &manager, bool reuse) {
   PlanInplaceOptions options;
   options.reuse = reuse;
+  options.own = reuse;
   manager.addPass(createPlanInplace(options));
   // Where every node is a call, all run where they stand.
   if (reuse)

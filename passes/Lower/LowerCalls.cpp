@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Lower/Arguments.h"
+#include "passes/Lower/EmbeddingGradient.h"
 #include "passes/Lower/InPlace.h"
 #include "passes/Lower/Lowering.h"
 #include "passes/Lower/Refusals.h"
@@ -278,7 +279,8 @@ public:
       SmallVector<graph::CallOp> calls;
       function.walk([&](graph::CallOp call) { calls.push_back(call); });
       for (graph::CallOp call : calls)
-        lower::takeApart(call);
+        if (!lower::addRowsOfEmbedding(call))
+          lower::takeApart(call);
       calls.clear();
       if (llvm::is_contained(targets, "cuda")) {
         function.walk([&](graph::CallOp call) { calls.push_back(call); });

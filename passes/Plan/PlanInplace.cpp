@@ -52,8 +52,8 @@ namespace {
 /// The decisions of one function.
 class Decider {
 public:
-  Decider(func::FuncOp function, bool reuse)
-      : function(function), storage(function), reuse(reuse) {}
+  Decider(func::FuncOp function, bool reuse, bool own)
+      : function(function), storage(function), reuse(reuse), own(own) {}
 
   void run() {
     findWritebacks();
@@ -139,7 +139,20 @@ private:
     return "";
   }
 
-  /// An update of what is written back anyway is done where it lies.
+  /// Whether a kernel or an operator of PyTorch's made the tensor, and nothing
+  /// else has it. What a custom operator returned, it may know again.
+  bool isOwn(Value value) {
+    if (storage.roots(value) != Storage::Roots{value})
+      return false;
+    auto call = value.getDefiningOp<graph::CallOp>();
+    if (!call)
+      return value.getDefiningOp<graph::KernelOp>() != nullptr;
+    return call.getCallee().starts_with("aten::") && !call.getEffectful() &&
+           !call.getAliasing();
+  }
+
+  /// An update of what is written back anyway is done where it lies, and so is,
+  /// in the end, one of what the program made itself.
   void decideReuse(graph::CallOp call) {
     call->removeAttr(reuseAttrName);
     if (!reuse || !updateOf(call))
@@ -152,8 +165,9 @@ private:
     bool overlaps = llvm::any_of(call.getInputs(), [&](Value operand) {
       return operand != self && storage.mayShare(operand, self);
     });
-    if (!isWrittenBack || overlaps || leaves(call.getOutputs().front()) ||
-        storage.laterReader(call, self))
+    bool mayReuse = (isWrittenBack && !leaves(call.getOutputs().front())) ||
+                    (own && isOwn(self));
+    if (!mayReuse || overlaps || storage.laterReader(call, self))
       return;
     call->setAttr(reuseAttrName, StringAttr::get(call.getContext(), "inplace"));
     ++reuseCount;
@@ -190,17 +204,14 @@ private:
   }
 
   /// A result takes over the tensor of an operator of PyTorch's that the kernel
-  /// is the last to read. What a custom operator returned, it may know again.
+  /// is the last to read.
   void decideOver(graph::KernelOp kernel) {
     kernel->removeAttr(overAttrName);
     SmallVector<int64_t> over(kernel->getNumResults(), -1);
     if (!reuse || kernel->hasAttr(intoAttrName))
       return;
     for (auto [index, input] : llvm::enumerate(kernel.getInputs())) {
-      auto call = input.getDefiningOp<graph::CallOp>();
-      if (!call || !call.getCallee().starts_with("aten::") ||
-          call.getEffectful() || call.getAliasing() ||
-          storage.roots(input) != Storage::Roots{input} ||
+      if (!input.getDefiningOp<graph::CallOp>() || !isOwn(input) ||
           storage.laterReader(kernel, input) || !hasOneLoop(kernel, input) ||
           !isReadInPlace(kernel.getInputArguments()[index]))
         continue;
@@ -354,7 +365,7 @@ private:
 
   func::FuncOp function;
   Storage storage;
-  bool reuse;
+  bool reuse, own;
   llvm::DenseSet<Value> writtenBack;
 };
 
@@ -369,7 +380,7 @@ struct PlanInplace final : intarsia::impl::PlanInplaceBase<PlanInplace> {
         function.emitError("expected a function of one block");
         return signalPassFailure();
       }
-      Decider decider(function, reuse);
+      Decider decider(function, reuse, own);
       decider.run();
       numInplace += decider.inplaceCount;
       numClones += decider.cloneCount;

@@ -1,5 +1,6 @@
 // RUN: intarsia-opt --plan-inplace %s | FileCheck %s
 // RUN: intarsia-opt --plan-inplace=reuse=false %s | FileCheck --check-prefix=NOREUSE %s
+// RUN: intarsia-opt --plan-inplace=own=true %s | FileCheck --check-prefix=OWN %s
 
 // The decisions of `plan-inplace`: a base is written in place exactly if nothing
 // that can run later reads the old value.
@@ -255,4 +256,31 @@ func.func @update_of_intermediate(%x: !mat, %i: !intarsia.tensor<[1]xi64>, %row:
   %1 = intarsia.call "aten::index_put"(self = %0, indices = [%i], values = %row, accumulate = false)
     : (!mat, !intarsia.tensor<[1]xi64>, !intarsia.tensor<[1, 8]xf32>) -> !mat
   return %1 : !mat
+}
+
+// What the program made itself is updated where it lies, if that is asked for:
+// the sum's tensor, but not what a custom operator may know again, nor one that
+// is read later.
+// CHECK-LABEL: func.func @update_of_own
+// CHECK-NOT: intarsia.reuse
+// CHECK: return
+// OWN-LABEL: func.func @update_of_own
+// OWN: "aten::index_add"
+// OWN-SAME: intarsia.reuse = "inplace"
+// OWN: "aten::index_add"
+// OWN-NOT: intarsia.reuse
+// OWN: "aten::index_add"
+// OWN-NOT: intarsia.reuse
+// OWN: return
+func.func @update_of_own(%x: !mat, %i: !intarsia.tensor<[1]xi64>, %row: !intarsia.tensor<[1, 8]xf32>) -> (!mat, !mat, !mat, !mat) {
+  %0 = intarsia.call "aten::mm"(self = %x, mat2 = %x) : (!mat) -> !mat
+  %1 = intarsia.call "aten::index_add"(self = %0, dim = 0, index = %i, source = %row, alpha = 1)
+    : (!mat, !intarsia.tensor<[1]xi64>, !intarsia.tensor<[1, 8]xf32>) -> !mat
+  %2 = intarsia.call "my::make"(x = %x) : (!mat) -> !mat
+  %3 = intarsia.call "aten::index_add"(self = %2, dim = 0, index = %i, source = %row, alpha = 1)
+    : (!mat, !intarsia.tensor<[1]xi64>, !intarsia.tensor<[1, 8]xf32>) -> !mat
+  %4 = intarsia.call "aten::mm"(self = %x, mat2 = %x) : (!mat) -> !mat
+  %5 = intarsia.call "aten::index_add"(self = %4, dim = 0, index = %i, source = %row, alpha = 1)
+    : (!mat, !intarsia.tensor<[1]xi64>, !intarsia.tensor<[1, 8]xf32>) -> !mat
+  return %1, %3, %4, %5 : !mat, !mat, !mat, !mat
 }

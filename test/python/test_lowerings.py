@@ -1427,3 +1427,42 @@ def test_loss_of_rows_that_are_other_products() -> None:
     assert len(compilations) == 2
     for compilation in compilations:
         assert not stray_calls(compilation.program.plan_text)
+
+
+class Tied(torch.nn.Module):
+    """Words in and out by one table; the rest of it multiplies by powers of two."""
+
+    def __init__(self, padding: int | None, words: int = 1024) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(words, 256, padding_idx=padding)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear(self.words(tokens) * 2, self.words.weight) * 0.5
+
+
+@pytest.mark.parametrize("padding", [None, 3, -1])
+@pytest.mark.parametrize(
+    ("words", "shape", "is_folded"),
+    [(1024, (2, 50), True), (1024, (7,), True), (1024, (2, 200), False), (512, (8,), False)],
+)
+def test_gradients_of_tied_embeddings(compile_with, fuse, padding, words, shape, is_folded):
+    torch.manual_seed(0)
+    model = Tied(padding, words)
+    # Many positions of a few words: their rows are added up as eager does.
+    tokens = torch.randint(0, 6, (*shape[:-1], shape[-1] + 1))
+    tokens[..., :3] = torch.tensor([words - 1, 3, words - 1])
+    tokens = tokens[..., :-1]
+    weights = torch.randn(*shape, words)
+
+    def gradient(run: Any) -> torch.Tensor:
+        model.words.weight.grad = None
+        (run(tokens) * weights).sum().backward()
+        assert model.words.weight.grad is not None
+        return model.words.weight.grad
+
+    want = gradient(model)
+    with intarsia.record_compilations() as compilations:
+        got = gradient(compile_with(model))
+    assert torch.equal(got, want)
+    plans = "".join(c.program.plan_text for c in compilations)
+    assert ("embedding_dense_backward" not in plans) == (fuse and is_folded)
