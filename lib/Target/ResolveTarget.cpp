@@ -60,19 +60,21 @@ const Target &intarsia::lookupTarget(const std::string &triple) {
   return *target;
 }
 
-/// " (did you mean ...?)", when a name is close enough.
-static std::string nearestCPU(const MCSubtargetInfo &subtarget,
-                              StringRef wanted) {
+/// " (did you mean ...?)", when a name of LLVM's, of CPUs or features, is close
+/// enough; `sign`: what is before it.
+template <typename Entry>
+static std::string didYouMean(ArrayRef<Entry> known, StringRef wanted,
+                              StringRef sign = "") {
   StringRef nearest;
   unsigned least = 3;
-  for (const SubtargetSubTypeKV &entry :
-       subtarget.getAllProcessorDescriptions())
+  for (const Entry &entry : known)
     if (unsigned distance = wanted.edit_distance(entry.Key, true, least);
         distance < least) {
       least = distance;
       nearest = entry.Key;
     }
-  return nearest.empty() ? "" : (" (did you mean '" + nearest + "'?)").str();
+  return nearest.empty() ? ""
+                         : (" (did you mean '" + sign + nearest + "'?)").str();
 }
 
 ResolvedTarget intarsia::resolveTarget(const intarsia::TargetOptions &options) {
@@ -105,7 +107,8 @@ ResolvedTarget intarsia::resolveTarget(const intarsia::TargetOptions &options) {
   if (!native && !subtarget->isCPUStringValid(result.cpu))
     throw TargetError(
         "unknown CPU '" + options.cpu + "' for " + triple.getArchName().str() +
-        nearestCPU(*subtarget, options.cpu) + "; 'native' is this machine" +
+        didYouMean(subtarget->getAllProcessorDescriptions(), options.cpu) +
+        "; 'native' is this machine" +
         (triple.isX86() ? ", x86-64-v2, x86-64-v3 and x86-64-v4 "
                           "are levels that many machines have"
                         : "") +
@@ -114,14 +117,17 @@ ResolvedTarget intarsia::resolveTarget(const intarsia::TargetOptions &options) {
   StringRef(options.features).split(given, ',', -1, /*KeepEmpty=*/false);
   for (StringRef feature : given) {
     StringRef name = feature.trim();
-    bool known = name.size() > 1 && (name[0] == '+' || name[0] == '-') &&
-                 any_of(subtarget->getAllProcessorFeatures(),
-                        [&](const SubtargetFeatureKV &entry) {
-                          return entry.Key == name.drop_front();
-                        });
+    bool hasSign = name.starts_with("+") || name.starts_with("-");
+    StringRef sign = hasSign ? name.take_front() : "+";
+    StringRef bare = hasSign ? name.drop_front() : name;
+    ArrayRef<SubtargetFeatureKV> all = subtarget->getAllProcessorFeatures();
+    bool known = hasSign && any_of(all, [&](const SubtargetFeatureKV &entry) {
+                   return entry.Key == bare;
+                 });
     if (!known)
       throw TargetError("unknown CPU feature '" + name.str() + "' for " +
                         triple.getArchName().str() +
+                        didYouMean(all, bare, sign) +
                         "; write +name or -name, separated by commas");
     features.push_back(name.str());
   }

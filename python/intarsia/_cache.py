@@ -68,12 +68,15 @@ class CachedProgram(OutputCode):
         As in `intarsia.Compilation`.
     grad_enabled : bool
         As the program's.
+    has_tokens : bool
+        Whether it orders calls by tokens. PyTorch forgets in its cache to hand them on.
     """
 
     program: Any
     name: str
     kind: str
     grad_enabled: bool
+    has_tokens: bool
 
     def __post_init__(self) -> None:
         self._boxed_call = True
@@ -83,6 +86,8 @@ class CachedProgram(OutputCode):
 
     def prepare_for_serialization(self) -> None:
         # Of a copy of this. Here, so that what fails is known before anything is written.
+        if self.has_tokens:
+            raise BypassAOTAutogradCache("calls of the program are ordered by tokens")
         try:
             self.program = pickle.dumps(self.program)
         except Exception as error:

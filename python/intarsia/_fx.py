@@ -370,18 +370,24 @@ def _value_meta(value: Any) -> Json:
     return {"kind": "object", "object": -1}
 
 
-def _autocast(node: fx.Node) -> str:
-    """The autocast that a custom operator's kernel runs under, ``cpu=bf16``."""
-    state = node.meta.get("custom", {}).get(AUTOCAST)
-    if not state or node.meta.get("partitioner_tag") == "is_backward":
-        return ""
+def is_ordered(node: fx.Node) -> bool:
+    """Whether it is a call that takes and returns a token."""
+    return getattr(node.target, "_name", "") == "with_effects"
+
+
+def autocast_of(node: fx.Node) -> dict[str, torch.dtype]:
+    """The autocast that a custom operator's kernel runs under, by the type of the device."""
+    state = node.meta.get("custom", {}).get(AUTOCAST, {})
+    # Of the forward only: eager has left the region when it runs the backward.
+    if node.meta.get("partitioner_tag") in ("is_backward", "must_be_in_backward"):
+        return {}
     # Also what a higher-order operator calls: auto_functionalized, with_effects.
     operators = [a for a in (node.target, *node.args) if isinstance(a, torch._ops.OpOverload)]
-    return ",".join(
-        f"{device}={DTYPES[dtype]}"
+    return {
+        device: dtype
         for device, dtype in state.items()
         if operators and not _has_autocast_rule(operators[0], device)
-    )
+    }
 
 
 def _has_autocast_rule(op: torch._ops.OpOverload, device: str) -> bool:
@@ -608,8 +614,8 @@ class _GraphReader:
         if not is_pytorchs(target, STRIDED):
             if (strides := self.eager_strides(node)) is not None:
                 entry["eagerStrides"] = strides
-            if autocast := _autocast(node):
-                entry["autocast"] = autocast
+            if autocast := autocast_of(node):
+                entry["autocast"] = ",".join(f"{k}={DTYPES[v]}" for k, v in autocast.items())
         if bindings := node.meta.get("unbacked_bindings"):
             entry["unbackedBindings"] = self.unbacked_bindings(node, bindings)
         elif target == "aten::sym_storage_offset":

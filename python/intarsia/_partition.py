@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from intarsia._fx import autocast_of
 from intarsia._namespaces import is_custom
 
 __all__ = ["partition"]
@@ -393,7 +394,8 @@ def _restore_order(backward: fx.GraphModule, order: dict[str, Any]) -> None:
 
 
 def _repeat_random(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_outputs: int) -> None:
-    """A custom call that the backward repeats draws the numbers that it drew.
+    """A custom call that the backward repeats draws the numbers that it drew, under the
+    autocast that it ran under.
 
     PyTorch saves the generator's state around operators whose tag says that they are
     random. Eager does it for whole regions, whatever they call.
@@ -414,7 +416,10 @@ def _repeat_random(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_ou
         with backward.graph.inserting_before(second):
             again = backward.graph.call_function(
                 _with_random_states,
-                ([s for _, s in states], [d for d, _ in states], second.target, *second.args),
+                (
+                    *([s for _, s in states], [d for d, _ in states]),
+                    *(list(autocast_of(node).items()), second.target, *second.args),
+                ),
                 dict(second.kwargs),
             )
         again.meta = second.meta
@@ -470,14 +475,22 @@ def _random_state(device: str) -> torch.Tensor:
 
 
 def _with_random_states(
-    states: Sequence[torch.Tensor], devices: Sequence[str], op: Any, *args: Any, **kwargs: Any
+    states: Sequence[torch.Tensor],
+    devices: Sequence[str],
+    autocast: Sequence[tuple[str, torch.dtype]],
+    op: Any,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
     """Calls an operator as it was called before, and leaves no trace in the generators."""
     before = [_random_state(device) for device in devices]
     try:
         for state, device in zip(states, devices, strict=True):
             _set_random_state(state, device)
-        return op(*args, **kwargs)
+        with contextlib.ExitStack() as around:
+            for device, dtype in autocast:
+                around.enter_context(torch.autocast(device, dtype=dtype))
+            return op(*args, **kwargs)
     finally:
         for state, device in zip(before, devices, strict=True):
             _set_random_state(state, device)

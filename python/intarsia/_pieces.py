@@ -19,6 +19,9 @@ it writes, ``(Tensor(a!) x) -> Tensor(a!)``, or a view of an argument, ``(Tensor
 Tensor(a)``; one that writes and returns something else than tensors; one that writes a list
 of optional tensors.
 
+A fourth is a higher-order operator with an operator inside that was registered as
+effectful: AOTAutograd loses calls of it, also of those outside.
+
 Dynamo's graph is cut at such an operator: it runs between two compiled graphs, where
 autograd sees it as in eager.
 """
@@ -45,7 +48,13 @@ from intarsia.errors import CompileError
 
 log = logging.getLogger("intarsia")
 
-__all__ = ["REFUSED", "compile_in_pieces", "is_differentiated_inside", "needs_cut"]
+__all__ = [
+    "REFUSED",
+    "compile_in_pieces",
+    "has_effects_inside",
+    "is_differentiated_inside",
+    "needs_cut",
+]
 
 # Nodes that change a state of the thread; they run between two pieces, too.
 _GRAD_MODE = torch._C._set_grad_enabled
@@ -55,6 +64,9 @@ _MODES = (_GRAD_MODE, _ENTER_AUTOCAST, _EXIT_AUTOCAST)
 
 # Higher-order operators whose subgraph eager differentiates call by call.
 _REGIONS = ("tag_activation_checkpoint", "invoke_subgraph")
+
+# Those whose subgraphs AOTAutograd keeps, each with tokens of its own.
+_SUBGRAPHS = ("cond", "invoke_subgraph", "map_impl", "scan", "while_loop")
 
 
 # --- Which operators --------------------------------------------------------------
@@ -163,6 +175,31 @@ def _layout(t: torch.Tensor) -> Any:
 REFUSED: tuple[_Test, ...] = (_lacks_formula, _is_not_functionalised)
 
 
+def has_effects_inside(node: fx.Node, grad_enabled: bool) -> bool:
+    """Whether a subgraph of this node calls an operator that was registered as effectful."""
+    return getattr(node.target, "_name", "") in _SUBGRAPHS and any(
+        _is_effectful(inner) or has_effects_inside(inner, grad_enabled)
+        for subgraph in _subgraphs(node)
+        for inner in subgraph.graph.nodes
+    )
+
+
+def _is_effectful(node: fx.Node) -> bool:
+    from torch._library.simple_registry import singleton
+
+    custom = filter(is_custom, overloads_of(node.target))
+    entries = (singleton.get(op._name) for op in custom)
+    return any(entry is not None and entry.effect.effect is not None for entry in entries)
+
+
+def _subgraphs(node: fx.Node) -> Iterator[fx.GraphModule]:
+    for argument in node.all_input_nodes:
+        if argument.op == "get_attr":
+            value = getattr(node.graph.owning_module, argument.target, None)
+            if isinstance(value, fx.GraphModule):
+                yield value
+
+
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
     for leaf in pytree.tree_leaves(value):
         if isinstance(leaf, fx.Node):
@@ -191,7 +228,7 @@ def needs_cut(gm: fx.GraphModule, inputs: Sequence[Any], test: _Test) -> bool:
     if test is is_differentiated_inside and torch.is_grad_enabled():
         for node in gm.graph.nodes:
             if node.op == "call_function" and getattr(node.target, "_name", "") in _REGIONS:
-                _refuse_inside(gm, node)
+                _refuse_inside(node)
     # The example values are those of the end of the program: what gets a gradient in the
     # course of it has one.
     if not any(node.op == "call_function" and test(node, True) for node in gm.graph.nodes):
@@ -199,16 +236,11 @@ def needs_cut(gm: fx.GraphModule, inputs: Sequence[Any], test: _Test) -> bool:
     return bool(_cuts(_Replay(gm, inputs), test))
 
 
-def _refuse_inside(gm: fx.GraphModule, region: fx.Node) -> None:
-    for argument in region.args:
-        if not isinstance(argument, fx.Node) or argument.op != "get_attr":
-            continue
-        subgraph = getattr(gm, argument.target, None)
-        if not isinstance(subgraph, fx.GraphModule):
-            continue
+def _refuse_inside(region: fx.Node) -> None:
+    for subgraph in _subgraphs(region):
         for node in subgraph.graph.nodes:
             if getattr(node.target, "_name", "") in _REGIONS:
-                _refuse_inside(subgraph, node)
+                _refuse_inside(node)
             if node.op == "call_function" and is_differentiated_inside(node, True):
                 raise CompileError(
                     f"{node.target} has no autograd formula: eager differentiates what its "

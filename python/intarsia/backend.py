@@ -91,12 +91,14 @@ def intarsia(
     settings = Options.resolve(mode, options)
 
     def compile_piece(piece: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        try:
-            return _compile_dynamo_graph(piece, inputs, settings, name)
-        except Exception:
-            tests = (t for t in _pieces.REFUSED if _pieces.needs_cut(piece, inputs, t))
-            if (test := next(tests, None)) is None:
-                raise
+        test = _pieces.has_effects_inside
+        if not _pieces.needs_cut(piece, inputs, test):
+            try:
+                return _compile_dynamo_graph(piece, inputs, settings, name)
+            except Exception:
+                tests = (t for t in _pieces.REFUSED if _pieces.needs_cut(piece, inputs, t))
+                if (test := next(tests, None)) is None:
+                    raise
         return _pieces.compile_in_pieces(piece, inputs, test, compile_piece, settings.strict)
 
     test = _pieces.is_differentiated_inside
@@ -139,7 +141,9 @@ def _compile_dynamo_graph(
             )
             if not caching:
                 return program
-            return _cache.CachedProgram(program, f"{stem}_{kind}", kind, inference_grad)
+            has_tokens = any(map(_fx.is_ordered, graph.graph.nodes))
+            name = f"{stem}_{kind}"
+            return _cache.CachedProgram(program, name, kind, inference_grad, has_tokens)
 
         return _cache.cacheable(compile_graph) if caching else compile_graph
 

@@ -112,7 +112,7 @@ class Options:
         for name, value in chosen.items():
             if name not in fields:
                 raise OptionError(
-                    f"option {name!r} does not exist{_nearest(name, fields)}; "
+                    f"option {name!r} does not exist{_as_mode(name) or _nearest(name, fields)}; "
                     f"options are {', '.join(map(repr, fields))}"
                 )
             default = fields[name].default
@@ -163,6 +163,11 @@ class Options:
         else:
             result["dump_dir"] = ""
         return result
+
+
+def _as_mode(name: str) -> str:
+    mode = str(name).replace("_", "-")
+    return f" (it is a mode: mode={mode!r})" if mode in _MODES else ""
 
 
 def _nearest(name: str, known: Any) -> str:

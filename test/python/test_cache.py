@@ -330,6 +330,13 @@ def test_the_same_graph_of_other_registrations(found, one, other, training) -> N
             library._destroy()
 
 
+def test_programs_that_order_their_calls(found) -> None:
+    """PyTorch's cache would find them without their tokens: they aren't kept there."""
+    x = torch.eye(3)
+    for _ in range(2):
+        assert not found(lambda x: torch.linalg.inv(x * 2) + 1, x)
+
+
 def test_an_attribute_that_a_formula_reads_in_a_module(found) -> None:
     """Of a user's module, what it had when the program was traced counts, not its file."""
     module = types.ModuleType("cachetest_module")

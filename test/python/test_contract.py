@@ -669,6 +669,42 @@ def test_what_a_kernel_calls_is_cast_by_autocast(compile_with):
         assert_same(g(x), (cast, plain), exact=True)
 
 
+SEEN: list[tuple[str, bool]] = []
+
+
+@torch.library.custom_op("contract::noted", mutates_args=())
+def noted(x: Tensor, place: str) -> Tensor:
+    SEEN.append((place, torch.is_autocast_enabled("cpu")))
+    return x * 2
+
+
+noted.register_fake(lambda x, place: torch.empty_like(x))
+noted.register_autograd(lambda ctx, grad: (noted(grad, "backward"), None))
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_a_backward_runs_outside_of_the_autocast_of_its_forward(checkpointed, compile_with):
+    """And what a checkpoint computes again inside."""
+
+    def body(x):
+        return noted(x, "forward").sin().exp()
+
+    def f(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            if checkpointed:
+                return torch.utils.checkpoint.checkpoint(body, x, use_reentrant=False)
+            return body(x)
+
+    seen = []
+    for g in (f, compile_with(f)):
+        SEEN.clear()
+        x = torch.ones(3, requires_grad=True)
+        g(x).sum().backward()
+        seen.append((list(SEEN), x.grad))
+    assert ("backward", False) in seen[0][0]
+    assert_same(seen[1], seen[0])
+
+
 def test_a_kernel_whose_dtype_follows_autocast(compile_with):
     """Its fake, which PyTorch runs without autocast, promises another."""
     x = torch.randn(4, 4)

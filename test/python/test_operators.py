@@ -173,6 +173,74 @@ def test_ordered_effects(compile_with):
     assert log == ["first", "second"]
 
 
+EFFECTS: list[str] = []
+
+
+@torch.library.custom_op("test::told", mutates_args=())
+def told(x: torch.Tensor, name: str) -> None:
+    EFFECTS.append(name)
+
+
+told.register_fake(lambda x, name: None)
+told.register_effect(torch.library.EffectType.ORDERED)
+
+
+def _branching(x):
+    told(x, "before")
+
+    def double(x):
+        told(x, "inside")
+        return x * 2
+
+    y = torch.cond(x.sum() > 0, double, lambda x: x * 3, (x,))
+    told(y, "after")
+    return y
+
+
+def _nested_branching(x):
+    def outer(x):
+        def inner(x):
+            told(x, "inside")
+            return x * 2
+
+        return torch.cond(x.sum() > 1, inner, lambda x: x * 4, (x,))
+
+    told(x, "before")
+    return torch.cond(x.sum() > 0, outer, lambda x: x * 3, (x,)) + 1
+
+
+def _looping(x):
+    def body(i, x):
+        told(x, "inside")
+        return i + 1, x * 2
+
+    told(x, "before")
+    i, x = torch.while_loop(lambda i, x: i < 3, body, (torch.tensor(0), x))
+    told(x, "after")
+    return x
+
+
+@torch.compiler.nested_compile_region
+def _region(x):
+    told(x, "inside")
+    return x.sin()
+
+
+def _regions(x):
+    told(x, "before")
+    return _region(_region(x)) + 1
+
+
+@pytest.mark.parametrize("function", [_branching, _nested_branching, _looping, _regions])
+def test_effects_inside_of_higher_order_operators(function, compile_with):
+    seen = []
+    for f in (function, compile_with(function)):
+        EFFECTS.clear()
+        seen.append((f(torch.ones(3)), list(EFFECTS)))
+    assert_same(seen[1][0], seen[0][0])
+    assert seen[1][1] == seen[0][1]
+
+
 def test_generator(check):
     generator = torch.Generator()
 

@@ -90,6 +90,7 @@ def test_unknown_mode():
     ("options", "message"),
     [
         ({"fues": False}, "option 'fues' does not exist .did you mean 'fuse'"),
+        ({"max_autotune": True}, "does not exist .it is a mode: mode='max-autotune'"),
         ({"dumpdir": "x"}, "did you mean 'dump_dir'"),
         ({"fuse": 1}, "'fuse' must be True or False, not 1"),
         ({"numerics": "fast"}, "'numerics' must be one of 'eager', 'fused', not 'fast'"),
