@@ -215,7 +215,7 @@ def _looping(x):
         return i + 1, x * 2
 
     told(x, "before")
-    i, x = torch.while_loop(lambda i, x: i < 3, body, (torch.tensor(0), x))
+    _, x = torch.while_loop(lambda i, x: i < 3, body, (torch.tensor(0), x))
     told(x, "after")
     return x
 
