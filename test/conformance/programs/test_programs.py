@@ -327,12 +327,14 @@ class Quantised(nn.Module):
         return self.head(torch.tanh(self.norm(x + h)))
 
 
-def check_quantised(model: nn.Module, *, training: bool, dtype: torch.dtype) -> str:
+def check_quantised(
+    model: nn.Module, *, training: bool, dtype: torch.dtype, tolerance: float = 0.0
+) -> str:
     """Outputs and gradients are eager's; returns the plans."""
     x = torch.randn(6, 64, dtype=dtype)
     twin = copy.deepcopy(model)
     compiled = torch.compile(twin, backend="intarsia", fullgraph=True)
-    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-4
+    tolerance = tolerance or (2e-2 if dtype == torch.bfloat16 else 1e-4)
     results = []
     with intarsia.record_compilations() as compilations:
         for forward, owner in ((model, model), (compiled, twin)):
@@ -386,7 +388,9 @@ def test_torchao(kind: str) -> None:
     dtype = torch.bfloat16 if kind == "float8" else torch.float32
     model = Quantised(nn.Linear).eval().to(dtype)
     quantization.quantize_(model, config)
-    check_quantised(model, training=False, dtype=dtype)
+    # An activation that differs in its last bit may be rounded to the next integer.
+    tolerance = 1e-2 if kind == "int8-dynamic" else 0.0
+    check_quantised(model, training=False, dtype=dtype, tolerance=tolerance)
 
 
 def test_torchao_trains_with_fake_quantisation() -> None:
