@@ -250,6 +250,16 @@ private:
     return "<bad symbol " + std::to_string(index) + ">";
   }
 
+  void printArguments(const Step &step) {
+    out << "(";
+    list(step.args, [&](const Arg &arg) { print(arg); });
+    out << ")";
+    if (!step.mutates.empty()) {
+      out << " mutates ";
+      list(step.mutates, [&](Slot id) { slot(id); });
+    }
+  }
+
   void printCall(const Step &step, const char *name) {
     if (!step.results.empty()) {
       list(step.results, [&](const Result &result) { print(result); });
@@ -266,13 +276,7 @@ private:
       out << " carried " << step.carried;
     if (step.scanned)
       out << " scanned " << step.scanned;
-    out << "(";
-    list(step.args, [&](const Arg &arg) { print(arg); });
-    out << ")";
-    if (!step.mutates.empty()) {
-      out << " mutates ";
-      list(step.mutates, [&](Slot id) { slot(id); });
-    }
+    printArguments(step);
     if (step.checkAlias)
       out << " check-alias";
     if (!step.autocast.empty())
@@ -363,13 +367,7 @@ private:
       out << "launch_foreign " << step.kernel;
       if (step.kernel >= 0 && size_t(step.kernel) < plan.kernels.size())
         out << " @" << plan.kernels[step.kernel].symbol;
-      out << "(";
-      list(step.args, [&](const Arg &arg) { print(arg); });
-      out << ")";
-      if (!step.mutates.empty()) {
-        out << " mutates ";
-        list(step.mutates, [&](Slot id) { slot(id); });
-      }
+      printArguments(step);
       out << " blocks ";
       exprList(step.symbols);
       break;

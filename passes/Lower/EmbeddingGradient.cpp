@@ -7,6 +7,7 @@
 
 #include "passes/Lower/EmbeddingGradient.h"
 #include "passes/Lower/Parts.h"
+#include "passes/Plan/Views.h"
 
 using namespace mlir;
 
@@ -20,13 +21,14 @@ constexpr int64_t fewestElements = 1 << 18;
 /// transposed twice.
 Value beforeViews(Value value) {
   Value same = value;
-  while (auto view = value.getDefiningOp<graph::CallOp>()) {
-    StringRef name = view.getCallee();
-    if (name != "aten::t" && name != "aten::permute" &&
-        name != "aten::transpose.int" && name != "aten::view")
+  SymExpr offset;
+  while (auto call = value.getDefiningOp<graph::CallOp>()) {
+    std::optional<StridedView> view = stridedView(call);
+    if (!view)
       break;
-    value = view.operand("self");
-    if (value.getType() == same.getType())
+    offset = offset + view->offsets[cast<OpResult>(value).getResultNumber()];
+    value = view->source;
+    if (value.getType() == same.getType() && offset.isInteger(0))
       same = value;
   }
   return same;
