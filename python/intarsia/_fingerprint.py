@@ -13,7 +13,8 @@ gives another compiled graph. And it depends on this compiler, its options and t
 processor. `fingerprint` covers those.
 
 Python functions count by their bytecode, constants, defaults, and, transitively, by
-the globals and closure cells that they name. What cannot be compared between processes
+the globals and closure cells that they name and the modules that they import when they
+run; objects by their class and their contents. What cannot be compared between processes
 (an object without a stable representation) makes the fingerprint unique, so that
 nothing is found in the cache: too few hits are slow, one too many is wrong. Where a graph
 can reach nobody's code but PyTorch's (`may_call_custom_code`), no custom operator counts.
@@ -21,7 +22,9 @@ can reach nobody's code but PyTorch's (`may_call_custom_code`), no custom operat
 
 from __future__ import annotations
 
-import dataclasses
+import abc
+import copyreg
+import dis
 import functools
 import gc
 import hashlib
@@ -29,7 +32,6 @@ import inspect
 import json
 import logging
 import os
-import pickle
 import re
 import struct
 import sys
@@ -66,7 +68,10 @@ def fingerprint(options: Mapping[str, Any], custom_code: bool = True) -> str:
     hasher.add(_compiler(), torch.__version__, torch.version.git_version)
     hasher.add(json.dumps(dict(options), sort_keys=True))
     for name in sorted(custom_operators()) if custom_code else ():
-        hasher.add_operator(name)
+        try:
+            hasher.add_operator(name)
+        except RecursionError:
+            hasher.make_unique(f"what {name} refers to")
     for override in _overrides():
         hasher.make_unique(override)
     for path in sorted({*torch.ops.loaded_libraries, *_extension_modules()}):
@@ -330,24 +335,24 @@ class Hasher:
         self._add_object(value)
 
     def _add_object(self, value: Any) -> None:
-        if isinstance(value, (tuple, list)):
+        if type(value) in (tuple, list):
             self._write(str(len(value)))
             self.add(*value)
-        elif isinstance(value, dict):
+        elif type(value) in (dict, types.MappingProxyType):
             self._write(str(len(value)))
             for key, item in sorted(value.items(), key=lambda pair: repr(pair[0])):
                 self.add(key, item)
-        elif isinstance(value, (set, frozenset)):
+        elif type(value) in (set, frozenset):
             self.add(*sorted(value, key=repr))
         elif isinstance(value, types.CodeType):
             self._write(value.co_code, str(value.co_flags))
             self.add(value.co_consts, value.co_names, value.co_varnames, value.co_freevars)
         elif isinstance(value, types.FunctionType):
             self._add_function(value)
-        elif isinstance(value, types.MethodType):
-            self.add(value.__func__, value.__self__)
-        elif isinstance(value, functools.partial):
-            self.add(value.func, value.args, value.keywords)
+        elif isinstance(value, (types.MethodType, classmethod, staticmethod)):
+            self.add(value.__func__, getattr(value, "__self__", None))
+        elif isinstance(value, property):
+            self.add(value.fget, value.fset, value.fdel)
         elif isinstance(value, types.ModuleType):
             self._write(value.__name__)
             if not _is_versioned(value.__name__) and (file := getattr(value, "__file__", None)):
@@ -359,22 +364,38 @@ class Hasher:
                 self.add({k: v for k, v in vars(value).items() if _is_behaviour(v)})
         elif isinstance(value, types.BuiltinFunctionType):
             self._write(str(value.__module__), value.__qualname__)
+            self.add(value.__self__)
         elif isinstance(value, torch.Tensor):
             self._add_tensor(value)
         elif isinstance(value, torch._library.custom_ops.CustomOpDef):
             self._write(value._qualname)  # hashed by itself
         elif isinstance(value, torch.library.Library):
             self._write(value.ns, value.kind)
-        elif dataclasses.is_dataclass(value):
-            self.add(vars(value))
         elif type(value).__module__.partition(".")[0] == "torch" and callable(value):
             # Wrappers of PyTorch's around functions of the user's.
             self.add(vars(value) if hasattr(value, "__dict__") else None)
         else:
-            try:
-                self._write(pickle.dumps(value, protocol=4))
-            except Exception:
-                self.make_unique(f"an object of type {type(value).__qualname__}")
+            self._add_instance(value)
+
+    def _add_instance(self, value: Any) -> None:
+        """An object by its class, and by what would make it anew. Pickled bytes have the
+        names of classes and functions, and not what these do."""
+        try:
+            reduce = copyreg.dispatch_table.get(type(value))
+            parts = reduce(value) if reduce else value.__reduce_ex__(4)
+        except Exception:
+            self.make_unique(f"an object of type {type(value).__qualname__}")
+            return
+        self.add(type(value))
+        if not isinstance(parts, str):
+            # The last two, if there, are iterators over what a container holds.
+            self.add(*parts[:3], *(list(part) for part in parts[3:5] if part is not None))
+        elif hasattr(value, "__wrapped__"):  # functools.cache
+            self.add(parts, value.__wrapped__)
+        elif _is_versioned(type(value).__module__):
+            self.add(parts)
+        else:
+            self.make_unique(f"the object {parts}")
 
     def _add_function(self, function: types.FunctionType) -> None:
         self._write(function.__module__ or "", function.__qualname__)
@@ -386,6 +407,13 @@ class Hasher:
                 if name in function.__globals__:
                     self._write(name)
                     self._add_named(function.__globals__[name], names)
+            for name, attributes in _imports(function):
+                self._write(name)
+                if not _is_versioned(name):
+                    module = sys.modules.get(name)
+                    if not all(hasattr(module, attribute) for attribute in attributes):
+                        self.make_unique(f"the module {name}, which is not imported yet,")
+                    self._add_named(module, names)
         self.add(function.__defaults__, function.__kwdefaults__)
         for cell in function.__closure__ or ():
             try:
@@ -421,14 +449,37 @@ def _is_versioned(module: str) -> bool:
 
 def _is_behaviour(value: Any) -> bool:
     """Of a class's attributes, those that are not the interpreter's own."""
-    return not isinstance(
-        value, (types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType)
-    )
+    return not isinstance(value, _INTERPRETERS)
+
+
+_INTERPRETERS = (
+    *(types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType),
+    type(vars(abc.ABC)["_abc_impl"]),
+)
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """A function's code and that of the functions in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
 
 
 def _names(code: types.CodeType) -> set[str]:
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= _names(constant)
-    return names
+    return {name for each in _codes(code) for name in each.co_names}
+
+
+def _imports(function: types.FunctionType) -> list[tuple[str, list[str]]]:
+    """The modules that a function imports when it runs, and what it takes from each."""
+    package = (function.__globals__.get("__package__") or "").split(".")
+    found = []
+    for code in _codes(function.__code__):
+        # The level and the names are the two constants before.
+        steps = [i for i in dis.get_instructions(code) if i.opname != "EXTENDED_ARG"]
+        for level, names, step in zip(steps, steps[1:], steps[2:], strict=False):
+            if step.opname == "IMPORT_NAME":
+                parents = package[: len(package) - level.argval + 1] if level.argval else []
+                name = ".".join([*parents, *filter(None, [step.argval])])
+                found.append((name, [n for n in names.argval or () if n != "*"] or ["__name__"]))
+    return found

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import os
 import pickle
@@ -17,7 +18,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -346,6 +347,109 @@ def test_an_attribute_that_a_formula_reads_in_a_module(found) -> None:
             module.SCALE = scale  # type: ignore[attr-defined]
             x = torch.randn(3, requires_grad=True)
             assert found(lambda x: torch.ops.cachetest_same.op(x.sin()), x) == known
+    finally:
+        library._destroy()
+
+
+class Scale:
+    """An object whose class decides what a formula computes."""
+
+    def __init__(self, by: Any = None) -> None:
+        self.by = by
+
+    def times(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @property
+    def factor(self) -> float:
+        return 2.0
+
+
+class Factor(NamedTuple):
+    name: str
+
+    def value(self) -> float:
+        return 2.0
+
+
+@functools.cache
+def factor() -> float:
+    return 2.0
+
+
+def three(*_: Any) -> float:
+    return 3.0
+
+
+def named(name: str, function: Callable[..., Any]) -> Any:
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+def import_in_a_formula(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+    from cachetest_imported import SCALE
+
+    return grad * SCALE
+
+
+SCALED = Scale()
+FACTOR = Factor("two")
+
+#: A formula, and where what it depends on is changed: an object, its attribute, and the value.
+FORMULAS: dict[str, tuple[Callable[..., Any], Callable[[], Any], str, Any]] = {
+    "class of a bound object": (
+        lambda ctx, grad: SCALED.times(grad),
+        *(lambda: Scale, "times", lambda self, x: x * 3),
+    ),
+    "class in an object": (
+        lambda ctx, grad: HOLDER.by.times(grad),
+        *(lambda: Scale, "times", lambda self, x: x * 3),
+    ),
+    "property": (
+        lambda ctx, grad: grad * SCALED.factor,
+        *(lambda: Scale, "factor", property(three)),
+    ),
+    "named tuple": (lambda ctx, grad: grad * FACTOR.value(), lambda: Factor, "value", three),
+    "cached function": (
+        lambda ctx, grad: grad * factor(),
+        *(lambda: sys.modules[__name__], "factor", functools.cache(named("factor", lambda: 3.0))),
+    ),
+    "import when it runs": (
+        import_in_a_formula,
+        *(lambda: sys.modules["cachetest_imported"], "SCALE", 3.0),
+    ),
+    "bound method of a builtin": (
+        lambda ctx, grad: grad * LOOKED_UP("factor"),
+        *(lambda: sys.modules[__name__], "LOOKED_UP", {"factor": 3.0}.get),
+    ),
+}
+HOLDER = Scale(SCALED)
+LOOKED_UP = {"factor": 2.0}.get
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_what_a_formula_reaches(found, monkeypatch, name: str) -> None:
+    """What is named is followed to what it does: found while that stays, and not after."""
+    imported = types.ModuleType("cachetest_imported")
+    imported.SCALE = 2.0  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cachetest_imported", imported)
+    formula, holder, attribute, value = FORMULAS[name]
+    library = registered(backward=formula)
+    try:
+        x = torch.randn(3, requires_grad=True)
+        for known in (False, True):
+            assert found(lambda x: torch.ops.cachetest_same.op(x.sin()), x) == known
+        monkeypatch.setattr(holder(), attribute, value)
+        assert not found(lambda x: torch.ops.cachetest_same.op(x.sin()), x)
+    finally:
+        library._destroy()
+
+
+def test_a_module_that_a_formula_will_import(found) -> None:
+    """What it will have is not known."""
+    library = registered(backward=import_in_a_formula)
+    try:
+        assert digest("cachetest_same::op") != digest("cachetest_same::op")
     finally:
         library._destroy()
 
