@@ -349,7 +349,7 @@ inline constexpr double normalPiecesF32[6][16] = {
 /// What |x| is multiplied by to find its piece of tanhPiecesF32.
 inline constexpr double tanhScaleF32 = 0x1.aa00000000000p+0;
 
-/// 2^-24.2; the middles of the 16 pieces, then each power's coefficients.
+/// 2^-23.6; the middles of the 16 pieces, then each power's coefficients.
 inline constexpr double tanhPiecesF32[7][16] = {
     {0x1.8099d80000000p-1, 0x1.0d387c0000000p+0, 0x1.5a240e0000000p+0,
      0x1.a70fa00000000p+0, 0x1.0d387c0000000p+1, 0x1.5a240e0000000p+1,
@@ -359,7 +359,7 @@ inline constexpr double tanhPiecesF32[7][16] = {
     {0x1.458df40000000p-1, 0x1.909c8c0000000p-1, 0x1.bfc5260000000p-1,
      0x1.dbc18e0000000p-1, 0x1.f0f8120000000p-1, 0x1.fb6f340000000p-1,
      0x1.fe9f860000000p-1, 0x1.ff95f00000000p-1, 0x1.ffee820000000p-1,
-     0x1.fffe6c0000000p-1, 0x1.ffffdc0000000p-1, 0x1.fffffc0000000p-1, 0x0.0p+0,
+     0x1.fffe6c0000000p-1, 0x1.ffffdc0000000p-1, 0x1.fffffe0000000p-1, 0x0.0p+0,
      0x1.c5dd320000000p-3, 0x1.6f7b4c0000000p-2, 0x1.edc0c00000000p-2},
     {0x1.30ff220000000p-1, 0x1.8d166a0000000p-2, 0x1.e19bd40000000p-3,
      0x1.17b04a0000000p-3, 0x1.d9ee0e0000000p-5, 0x1.22e58a0000000p-6,

@@ -78,7 +78,8 @@ Scalar logGamma(const Scalar &x) {
     const Scalar &a = parts.a, &m = parts.middle;
     Scalar near = (m - 1.0) * (m - 2.0) *
                   polynomial(m - 1.75, coefficients::lgammaShortF64);
-    near = near - select(parts.isSmall, parts.logarithm, a.constant(0));
+    // Less -0.0, the zero at 1 has no sign.
+    near = near - select(parts.isSmall, parts.logarithm, a.constant(-0.0));
     // log(2*pi)/2.
     constexpr double halfLogTwoPi = 0x1.d67f1c864beb5p-1;
     Scalar square = parts.inverse * parts.inverse;

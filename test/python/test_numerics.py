@@ -214,6 +214,48 @@ def test_signs_of_zero_survive(compile_with, dtype):
     check_bits(compile_with, signs, x, y)
 
 
+FUNCTIONS = """
+acos acosh asin asinh atan atanh cos cosh deg2rad digamma erf erfc exp exp2 expm1 lgamma log log10
+log1p log2 rsqrt sigmoid sin sinc sinh sqrt tan tanh logit
+""".split()
+ACTIVATIONS = """
+celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish relu6 selu silu
+softplus softshrink softsign tanhshrink
+""".split()
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_functions_of_special_values(compile_with, dtype):
+    """What is no number, infinite, zero or a limit is as one of eager's loops has it:
+    that over contiguous memory, which is oneDNN's for gelu, or that over any."""
+    values = [*SPECIAL, 2.0, 3.0, 20.0, -20.0, 90.0, -90.0, 1e4, -1e4]
+    values += [torch.finfo(dtype).max, torch.finfo(dtype).min]
+    x = torch.tensor(values, dtype=dtype).repeat_interleave(64)
+
+    def functions(x: torch.Tensor) -> list[torch.Tensor]:
+        results = [getattr(torch, name)(x) for name in FUNCTIONS]
+        results += [getattr(F, name)(x) for name in ACTIVATIONS]
+        results.append(torch.special.entr(x))
+        return [*results, F.gelu(x, approximate="tanh"), F.softplus(x, 2.0, 3.0)]
+
+    def differs(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        signed = (b == 0) | b.isinf()
+        limits = signed | ((x.abs() >= 20) & ((b.abs() == 1) | (b == 2)))
+        same = (a.isnan() == b.isnan()) & (a.isinf() == b.isinf()) & ((a == 0) == (b == 0))
+        return ~same | (limits & (a != b)) | (signed & (a.signbit() != b.signbit()))
+
+    strided = torch.stack([x, x], 1)[:, 0]
+    results = zip(compile_with(functions)(x), functions(x), functions(strided), strict=True)
+    names = [*FUNCTIONS, *ACTIVATIONS, "entr", "gelu tanh", "softplus(2, 3)"]
+    problems = []
+    for name, (got, *eager) in zip(names, results, strict=True):
+        wrong = differs(got, eager[0]) & differs(got, eager[1])
+        for i in wrong[::64].nonzero().flatten().tolist():
+            wanted = " or ".join(str(b[64 * i].item()) for b in eager)
+            problems.append(f"{name}({values[i]}) is {got[64 * i].item()}, not {wanted}")
+    assert not problems, "\n".join(problems)
+
+
 def denormals(x: torch.Tensor) -> list[torch.Tensor]:
     results = [x * 1, x + x, x * 0.5, x * 0.125 * 8, x / 2, x - x * 0.75, x.abs(), -x]
     results += [x == 0, x > 0, x.bool(), x.sign(), x[:9].sum(), x.amax(), x.amin(), x.cumsum(0)]

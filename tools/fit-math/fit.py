@@ -539,6 +539,12 @@ def tanh_pieces() -> tuple[list[list[mpf]], mpf]:
                 )
                 rounded, error = solve(fit)
                 row = [mpf(0), mpf(0), mpf(1), *rounded]
+            if (octave, quarter) == (3, 3):
+                # At its end the last piece must be 1: what is beyond is multiplied by
+                # numbers of any size.
+                rounded[0] += mpf(2) ** -24
+                row = [middle, *rounded]
+                error += mpf(2) ** -24
             numbered[(4 * (127 + octave) + quarter) % 16] = row
             worst = max(worst, error)
     return [numbered[i] for i in range(16)], worst
