@@ -231,6 +231,30 @@ Lowered lowerScatterSource(graph::CallOp call, KernelBuilder &kernel) {
   return result;
 }
 
+/// `x[mask] = number`, which chooses element by element: what a mask of all
+/// dimensions, or of the first ones, says about one number.
+Lowered lowerMaskedPut(graph::CallOp call, KernelBuilder &kernel) {
+  std::optional<Tensor> self = tensorArgument(call, kernel, "self");
+  std::optional<Tensor> values = tensorArgument(call, kernel, "values");
+  SmallVector<Value> indices = call.operandList("indices");
+  if (!self || !values || indices.size() != 1 || !indices[0] ||
+      call.boolArg("accumulate") != false || values->dtype != self->dtype ||
+      llvm::any_of(values->sizes,
+                   [](const SymExpr &size) { return !size.isInteger(1); }))
+    return failure();
+  auto type = dyn_cast<graph::TensorType>(indices[0].getType());
+  if (!type || type.getDtype() != DType::Bool ||
+      type.getRank() > self->rank() || type.getRank() == 0 ||
+      ArrayRef(self->sizes).take_front(type.getRank()) != type.getSizeExprs())
+    return failure();
+  Access mask{kernel.input(indices[0]),
+              llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()))};
+  return SmallVector<Tensor>{
+      compute(kernel, {*self, mask, broadcast(*values, self->sizes)},
+              self->sizes, self->dtype,
+              [](ArrayRef<Scalar> v) { return select(v[1], v[2], v[0]); })};
+}
+
 } // namespace
 
 void registerIndexing(LoweringTable &table) {
@@ -238,6 +262,7 @@ void registerIndexing(LoweringTable &table) {
   table.add("aten::gather", lowerGather);
   table.add("aten::index.Tensor", lowerIndex);
   table.add("aten::_unsafe_index.Tensor", lowerIndex);
+  table.add("aten::index_put", lowerMaskedPut);
   table.add("aten::index_select", lowerIndexSelect);
   table.add("aten::scatter.src", lowerScatterSource);
   table.add("aten::scatter.value", lowerScatterValue);

@@ -412,6 +412,103 @@ Lowered lowerNLLLossBackward(graph::CallOp call, KernelBuilder &kernel) {
       })};
 }
 
+//===----------------------------------------------------------------------===//
+// A margin between the target's class and each of the others
+//===----------------------------------------------------------------------===//
+
+struct MultiMargin {
+  Tensor self, target;
+  std::optional<Tensor> weight;
+  int64_t power, reduction;
+
+  static std::optional<MultiMargin> get(graph::CallOp call,
+                                        KernelBuilder &kernel) {
+    std::optional<Tensor> self = tensorArgument(call, kernel, "self");
+    std::optional<Tensor> target = tensorArgument(call, kernel, "target");
+    std::optional<Argument> power = argument(call, kernel, "p");
+    std::optional<int64_t> reduction = call.intArg("reduction");
+    if (!self || !target || !power || !reduction || self->rank() != 2 ||
+        target->rank() != 1 || target->dtype != DType::I64 ||
+        target->sizes[0] != self->sizes[0] ||
+        (power->constantFloat() != 1.0 && power->constantFloat() != 2.0) ||
+        (self->dtype != DType::F32 && self->dtype != DType::F64))
+      return std::nullopt;
+    MultiMargin loss{*self, *target, tensorArgument(call, kernel, "weight"),
+                     *power->constantFloat() == 1.0 ? 1 : 2, *reduction};
+    if (loss.weight &&
+        (loss.weight->dtype != self->dtype ||
+         loss.weight->sizes != ArrayRef(self->sizes).take_back(1)))
+      return std::nullopt;
+    return loss;
+  }
+
+  /// What `term` makes of the element's distance into the margin, with the
+  /// weight of the target's class; 0 outside of the margin.
+  Tensor terms(graph::CallOp call, KernelBuilder &kernel,
+               llvm::function_ref<Scalar(const Scalar &distance)> term) const {
+    return computeAt(
+        kernel, {self, along(target, 2, 1)}, self.sizes, self.dtype,
+        [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
+          Scalar index = checked(v[1]);
+          Scalar distance = numberArgument(call, "margin", v[0]) -
+                            readAt(self, {position[0], index}) + v[0];
+          Scalar result = term(distance);
+          if (weight)
+            result = result * readAt(*weight, {index});
+          Scalar counts = (distance > 0.0) & (position[1] != index);
+          return select(counts, result, result.constant(0.0));
+        });
+  }
+  Scalar checked(const Scalar &index) const {
+    return checkedIndex(index, self.sizes[1], /*wraps=*/false,
+                        "aten::multi_margin_loss: target out of range",
+                        IndexFailure::RuntimeError);
+  }
+};
+
+Lowered lowerMultiMarginLoss(graph::CallOp call, KernelBuilder &kernel) {
+  auto loss = MultiMargin::get(call, kernel);
+  if (!loss)
+    return failure();
+  Tensor terms = loss->terms(call, kernel, [&](const Scalar &distance) {
+    return loss->power == 1 ? distance : distance * distance;
+  });
+  Tensor sums = reduce(kernel, Reduction::Sum, terms, {1});
+  Tensor losses =
+      compute(kernel, {sums}, sums.sizes, sums.dtype, [&](ArrayRef<Scalar> v) {
+        return v[0] / exprScalar(loss->self.sizes[1], v[0]);
+      });
+  return reducedLoss(call, kernel, losses, loss->reduction);
+}
+
+Lowered lowerMultiMarginLossBackward(graph::CallOp call,
+                                     KernelBuilder &kernel) {
+  auto loss = MultiMargin::get(call, kernel);
+  std::optional<Tensor> grad = tensorArgument(call, kernel, "grad_output");
+  if (!loss || !grad || grad->dtype != loss->self.dtype ||
+      grad->sizes != (loss->reduction == lossNone ? loss->target.sizes
+                                                  : SmallVector<SymExpr>()))
+    return failure();
+  ArrayRef<SymExpr> sizes = loss->self.sizes;
+  Tensor terms = loss->terms(call, kernel, [&](const Scalar &distance) {
+    // In double, as eager's host code has it.
+    SymExpr count =
+        loss->reduction == lossMean ? sizes[0] * sizes[1] : sizes[1];
+    Scalar factor =
+        (1.0 / exprScalar(count, distance.to(DType::F64))).to(distance.dtype());
+    return loss->power == 1 ? factor : 2.0 * factor * distance;
+  });
+  Tensor sums = reduce(kernel, Reduction::Sum, terms, {1});
+  Operand gradient =
+      grad->rank() == 0 ? Operand(Access{*grad, {}}) : along(*grad, 2, 1);
+  return SmallVector<Tensor>{computeAt(
+      kernel, {terms, along(sums, 2, 1), along(loss->target, 2, 1), gradient},
+      sizes, resultDType(call),
+      [&](ArrayRef<Scalar> v, ArrayRef<Scalar> position) {
+        return select(position[1] == loss->checked(v[2]), -v[1], v[0]) * v[3];
+      })};
+}
+
 } // namespace
 
 void registerLosses(LoweringTable &table) {
@@ -421,6 +518,8 @@ void registerLosses(LoweringTable &table) {
   };
   table.add("aten::mse_loss", lowerMSELoss);
   table.add("aten::mse_loss_backward", lowerMSELossBackward);
+  table.add("aten::multi_margin_loss", lowerMultiMarginLoss);
+  table.add("aten::multi_margin_loss_backward", lowerMultiMarginLossBackward);
   table.add("aten::smooth_l1_loss", lowerSmoothL1Loss);
   table.add("aten::smooth_l1_loss_backward", lowerSmoothL1LossBackward);
   table.add("aten::huber_loss", lowerHuberLoss);

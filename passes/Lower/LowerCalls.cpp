@@ -329,9 +329,10 @@ private:
     if (!lowering)
       return {};
     // An update in place writes less than a kernel that makes all anew, unless
-    // all is written.
-    bool isUpdate =
-        call->hasAttr("intarsia.reuse") && call.getCallee() != "aten::copy";
+    // all is written, or read to see what is (a mask).
+    bool isUpdate = call->hasAttr("intarsia.reuse") &&
+                    call.getCallee() != "aten::copy" &&
+                    call.getCallee() != "aten::index_put";
     if (!call.isPure() || !hasKernelTypes(call, targets) || call->use_empty() ||
         isUpdate || lower::refusedByEager(call) || hasFewLongRows(call)) {
       ++numDeclined;

@@ -244,6 +244,7 @@ void registerIndexing(LoweringTable &table);
 void registerFactories(LoweringTable &table);
 void registerShapes(LoweringTable &table);
 void registerSampling(LoweringTable &table);
+void registerPooling(LoweringTable &table);
 /// After all others, whose entries it takes.
 void registerComplex(LoweringTable &table);
 

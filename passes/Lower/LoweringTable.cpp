@@ -37,6 +37,7 @@ constexpr Family families[] = {
     {"Factories", registerFactories},
     {"Shapes", registerShapes},
     {"Sampling", registerSampling},
+    {"Pooling by means", registerPooling},
     {"Composite operators", registerComposites},
     {"Complex numbers", registerComplex},
 };

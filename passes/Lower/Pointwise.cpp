@@ -159,17 +159,16 @@ Lowered lowerPowScalar(graph::CallOp call, KernelBuilder &kernel) {
     return failure();
   double value = *exponent->constantFloat();
   DType dtype = resultDType(call);
-  if (isComplex(dtype) ? value != 2 : !isFloatingPoint(dtype)) {
-    if (!isInteger(dtype) || value < 0 || isFloatingPoint(exponent->dtype))
-      return failure();
-  }
+  if (!isFloatingPoint(dtype) &&
+      (!isInteger(dtype) || value < 0 || isFloatingPoint(exponent->dtype)))
+    return failure();
   // A number rounds as every other; integers only have the exponents above.
   auto body = [&](ArrayRef<Scalar> scalars) -> Scalar {
     const Scalar &x = scalars[0];
     auto rounded = [&](const Scalar &scalar) {
       return scalar.roundedTo(dtype);
     };
-    if (!isFloatingPoint(dtype)) // a complex number has the exponent 2
+    if (!isFloatingPoint(dtype))
       return powInteger(x, static_cast<int64_t>(value));
     if (value == 0)
       return x.constant(1);

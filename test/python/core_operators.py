@@ -141,8 +141,11 @@ def rows(table: Table, tested: dict[str, set[torch.dtype]]) -> Iterator[tuple[st
                 short for dtype, short in SHORT.items() if dtype in tested.get(name, ())
             )
             what = f"kernel ({dtypes})" if dtypes else "kernel"
-            only_cpu = table.kernels[name].startswith("Running")
-            yield name, what + ("; on CUDA a call: its scans are parallel" if only_cpu else "")
+            if table.kernels[name].startswith("Running"):
+                what += "; on CUDA a call: its scans are parallel"
+            elif name in table.calls:
+                what += f"; some a call: {table.calls[name]}"
+            yield name, what
         elif name in table.views:
             yield name, "view"
         elif name in apart:

@@ -600,6 +600,15 @@ add(
     layouts=DENSE,
 )
 
+
+def put_where(v: torch.Tensor, chosen: torch.Tensor, number: torch.Tensor) -> Any:
+    """A mask of all dimensions, and one of the first."""
+    return aten.index_put(v, [chosen], number), aten.index_put(v, [chosen[:, 0]], number)
+
+
+add("indexing", put_where, x, mask, scalar, dtypes=ALL, name="index_put(mask)")
+add("indexing", put_where, x, mask, scalar, dtypes=COMPLEX, name="index_put(mask)")
+
 # Factories and shapes.
 add("factories", lambda v: torch.arange(v.shape[0], device=v.device) + v[:, 0], x, name="arange")
 add("factories", lambda v: torch.arange(3, 17, 2, dtype=f32) * v[:, 0], x, name="arange step")
@@ -852,6 +861,37 @@ add(
     relative=SUM,
     layouts=DENSE,
 )
+for power, reduction in ((1, 0), (2, 1), (1, 2)):
+    margin = n(aten.multi_margin_loss, power, 0.7, None, reduction)
+    add("static losses", margin, tame, indices(13, 7), dtypes=(f32, f64), relative=SUM)
+
+    def margin_backward(
+        v: torch.Tensor, target: torch.Tensor, w: torch.Tensor, p: int = power, r: int = reduction
+    ) -> Any:
+        loss = aten.multi_margin_loss(v, target, p, 0.7, w, r)
+        return loss, aten.multi_margin_loss_backward(loss, v, target, p, 0.7, w, r)
+
+    operands = (tame, indices(13, 7), shaped(13))
+    add("static losses", margin_backward, *operands, dtypes=(f32, f64), relative=SUM, layouts=DENSE)
+
+# Means over windows, added up in eager's order.
+WINDOWS = (
+    ([2, 2],),
+    ([3, 2], [2, 1], [1, 0]),
+    ([3, 3], [2, 2], [1, 1], False, False),
+    ([3, 3], [2, 2], [0, 1], True),
+    ([3, 2], [3, 2], [1, 1], True, False),
+    ([2, 3], [1, 2], [0, 0], False, True, 5),
+)
+for window in WINDOWS:
+    ulp = {f16: 1, bf16: 1}
+    add("pooling", n(aten.avg_pool2d, *window), shaped(3, 4, 9, 40), ulp=ulp, layouts=DENSE)
+add("pooling", n(aten.avg_pool2d, *WINDOWS[1]), shaped(4, 9, 40), dtypes=(f64,), layouts=DENSE)
+for window in (([2, 1, 3],), ([2, 2, 3], [1, 2, 2], [1, 0, 1], True, False)):
+    add(
+        "pooling", n(aten.avg_pool3d, *window), shaped(2, 3, 5, 6, 40), dtypes=(f32,), layouts=DENSE
+    )
+add("pooling", n(aten.avg_pool1d, 3, 2, 1), shaped(2, 3, 41), dtypes=(f32,), layouts=DENSE)
 add("sums", n(aten.nansum, [1]), x, dtypes=(f32, f64), relative=SUM)
 
 
@@ -1169,11 +1209,25 @@ for op in (aten.sum, n(aten.sum, [0]), n(aten.sum, [1], True), aten.mean, n(aten
 short = lambda d: tensor(d, low=-1, high=1, specials=False)  # noqa: E731
 for op in (aten.prod, n(aten.prod, 0), n(aten.prod, 1), n(aten.cumsum, 0), n(aten.cumprod, 1)):
     add("complex", op, short, dtypes=COMPLEX, relative={C64: 2e-6, C128: 1e-14})
-# In f32. Eager's own are off by an ulp or two.
-FUNCTIONS_OF_COMPLEX = (aten.cos, aten.cosh, aten.log, aten.log10, aten.log2, aten.sin, aten.sinh)
-for op in (*FUNCTIONS_OF_COMPLEX, aten.sqrt, aten.tan, aten.tanh):
-    add("static complex", op, vectors(0), dtypes=COMPLEX[:1], ulp={C64: 4}, layouts=DENSE)
-    add("static complex", op, tame, dtypes=COMPLEX[:1], ulp={C64: 4})
+# Eager's own are off by an ulp or two, and those of f64 by more where terms cancel.
+for function in "cos cosh log log10 log2 sin sinh sqrt tan tanh".split():
+    op = getattr(aten, function)
+    for operand, layouts in ((vectors(0), DENSE), (tame, None)):
+        ulp = {C64: 4, C128: 4}
+        add("static complex", op, operand, dtypes=COMPLEX, ulp=ulp, layouts=layouts)
+for function in "acos acosh asin asinh atan atanh expm1 log1p".split():
+    op = getattr(aten, function)
+    add("static arcs", op, vectors(0), dtypes=COMPLEX[:1], ulp={C64: 8}, layouts=DENSE)
+    add("static arcs", op, tame, dtypes=COMPLEX[:1], ulp={C64: 8})
+for op in (aten.rsqrt, aten.sigmoid, aten.silu):
+    add("complex", op, tame, dtypes=COMPLEX, relative={C64: 2e-6, C128: 1e-14})
+C_POWER = {C64: 1e-5, C128: 1e-13}
+for number in (0, 1, 2, 3, -1, -2, 0.5, -0.5, 2.5, 1.5 - 0.5j):
+    add("complex", n(aten.pow.Tensor_Scalar, number), tame, dtypes=COMPLEX, relative=C_POWER)
+    base = with_numbers(lambda v, number: aten.pow.Scalar(number, v), number)
+    label = f"{number} ** z"
+    add("complex", base, short, dtypes=COMPLEX, relative=C_POWER, name=label, layouts=DENSE)
+add("complex", aten.pow.Tensor_Tensor, tame, short, dtypes=COMPLEX, relative=C_POWER)
 add("complex", aten.complex, x, y, dtypes=(f32, f64))
 add("complex", aten.polar, tame, positive, dtypes=(f32, f64), ulp={C64: 2, C128: 2})
 add("complex", aten.where.self, mask, x, y, dtypes=COMPLEX)

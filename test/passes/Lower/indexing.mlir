@@ -63,3 +63,14 @@ func.func @scatter_several(%x: !intarsia.tensor<[s0, 5]xf32>, %i: !intarsia.tens
     : (!intarsia.tensor<[s0, 5]xf32>, !intarsia.tensor<[s0, 2]xi64>) -> !intarsia.tensor<[s0, 5]xf32>
   return %0 : !intarsia.tensor<[s0, 5]xf32>
 }
+
+// A number where a mask is true is a choice; where indices say, a call.
+// CHECK-LABEL: func.func @masked
+// CHECK: intarsia.kernel(%arg0, %arg2, %arg1) ops ["aten::index_put"]
+// CHECK: arith.select
+// CHECK: intarsia.call "aten::index_put"
+func.func @masked(%x: !intarsia.tensor<[4, 8]xf32>, %m: !intarsia.tensor<[4]xbool>, %v: !intarsia.tensor<[]xf32>, %i: !intarsia.tensor<[2]xi64>) -> (!intarsia.tensor<[4, 8]xf32>, !intarsia.tensor<[4, 8]xf32>) {
+  %0 = intarsia.call "aten::index_put"(self = %x, indices = [%m], values = %v, accumulate = false) : (!intarsia.tensor<[4, 8]xf32>, !intarsia.tensor<[4]xbool>, !intarsia.tensor<[]xf32>) -> !intarsia.tensor<[4, 8]xf32>
+  %1 = intarsia.call "aten::index_put"(self = %x, indices = [%i], values = %v, accumulate = false) : (!intarsia.tensor<[4, 8]xf32>, !intarsia.tensor<[2]xi64>, !intarsia.tensor<[]xf32>) -> !intarsia.tensor<[4, 8]xf32>
+  return %0, %1 : !intarsia.tensor<[4, 8]xf32>, !intarsia.tensor<[4, 8]xf32>
+}
