@@ -184,15 +184,26 @@ void FunctionBuilder::addPreconditions(graph::CallOp call) {
            /*isIndexError=*/false);
     return;
   }
-  case Demand::NotOne:
-    for (int64_t dim : dims)
-      if (!sizes[dim].asInteger() && lowerBound(sizes[dim]).value_or(1) < 2)
-        demand(before, place, SymExpr::make(Kind::Ne, {sizes[dim], SymExpr(1)}),
+  case Demand::NotOne: {
+    // A size that a check has made 1 is a symbol still, and its dimension goes.
+    auto result = dyn_cast<graph::TensorType>(call.getResult(0).getType());
+    SmallVector<SymExpr> kept = result ? result.getSizeExprs() : sizes;
+    int64_t ones = llvm::count_if(
+        dims, [&](int64_t dim) { return sizes[dim].asInteger() == 1; });
+    bool onlyOnesGo = rank - int64_t(kept.size()) <= ones;
+    for (int64_t dim : dims) {
+      const SymExpr &size = sizes[dim];
+      bool stays =
+          onlyOnesGo || llvm::count(kept, size) == llvm::count(sizes, size);
+      if (stays && !size.asInteger() && lowerBound(size).value_or(1) < 2)
+        demand(before, place, SymExpr::make(Kind::Ne, {size, SymExpr(1)}),
                "squeeze(): dimension " + llvm::Twine(dim) + " of size " +
-                   sizes[dim].str() +
+                   size.str() +
                    " was traced as one that stays: its size must not be 1",
                /*isIndexError=*/false);
+    }
     return;
+  }
   case Demand::NotEmpty:
     for (int64_t dim : dims)
       if (!sizes[dim].asInteger())

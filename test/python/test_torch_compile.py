@@ -430,6 +430,27 @@ def test_a_check_of_a_size_that_depends_on_data(compile_with) -> None:
                 compiled(torch.tensor([0, n]), y)
 
 
+def test_a_size_that_a_check_makes_one(compile_with, fuse) -> None:
+    """It stays a symbol, and its dimension goes or is stretched as one of size 1 does."""
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        one, others = torch.unique(x), torch.unique(y)
+        torch._check(one.shape[0] == 1)
+        table = one[:, None] * others
+        return [
+            *(one.squeeze() * 2, one.squeeze(0) + y, one[:, None, None].squeeze((0, 1)) * 2),
+            *(table.squeeze() * 2, table.squeeze(0) + 1, table.squeeze(1) * 3),
+            *(one + y, one.expand(5) * 2, one.reshape(1, 1) * y, one[:, None] @ y[None]),
+        ]
+
+    x, y = torch.full((3,), 2.0), torch.arange(5.0)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = compile_with(f)
+        assert_same(compiled(x, y), f(x, y))
+        with pytest.raises(RuntimeError, match="traced with a check"):
+            compiled(torch.arange(3.0), y)
+
+
 def test_reset(compile_with) -> None:
     f = compile_with(torch.sin)
     with torch.no_grad():
