@@ -114,6 +114,10 @@ public:
     if (options.numerics != "eager" && options.numerics != "fused")
       throw CompileError("numerics is \"eager\" or \"fused\", not \"" +
                          options.numerics + "\"");
+    if (!plan::productsFromName(options.products))
+      throw CompileError(
+          "products is \"auto\", \"eager\" or \"onednn\", not \"" +
+          options.products + "\"");
     if (options.target != "cpu" && options.target != "cuda")
       throw CompileError("the target is \"cpu\" or \"cuda\", not \"" +
                          options.target + "\"");
@@ -220,7 +224,7 @@ private:
     timed("freeze", [&] {
       runPasses("freezing", [&](OpPassManager &manager) {
         manager.addPass(createFreezeWeights());
-        if (options.target == "cpu")
+        if (options.target == "cpu" && options.products != "eager")
           manager.addPass(createPackWeights());
       });
       auto frozen = module->lookupSymbol<ModuleOp>("frozen");
@@ -235,6 +239,7 @@ private:
         fail("planning of the frozen part failed");
       PlanOptions planOptions;
       planOptions.stridedViews = planOptions.arena = false;
+      planOptions.products = plan::Products::Eager;
       FailureOr<plan::Plan> built = buildPlan(frozen, planOptions);
       if (failed(built))
         fail("planning of the frozen part failed");
@@ -391,6 +396,7 @@ private:
       planOptions.stridedViews = options.fuse;
       planOptions.arena = options.fuse;
       planOptions.strict = options.strict;
+      planOptions.products = *plan::productsFromName(options.products);
       FailureOr<plan::Plan> built = buildPlan(*module, planOptions);
       if (failed(built))
         fail("planning failed");

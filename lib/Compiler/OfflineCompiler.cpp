@@ -337,6 +337,9 @@ static void checkOptions(const OfflineOptions &options) {
   if (!llvm::is_contained({"eager", "fused"}, options.compile.numerics))
     usageError("numerics is \"eager\" or \"fused\", not \"" +
                options.compile.numerics + "\"");
+  if (!plan::productsFromName(options.compile.products))
+    usageError("products is \"auto\", \"eager\" or \"onednn\", not \"" +
+               options.compile.products + "\"");
   if (options.output == "-" && options.emit != Stage::PTX)
     usageError("-o names a file, which appears when it is complete; it cannot "
                "be standard output (a file of this name is ./-)");

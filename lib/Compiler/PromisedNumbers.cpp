@@ -74,6 +74,7 @@ public:
                            &exprs,
                            &noSymbols,
                            /*strict=*/false,
+                           plan::Products::Eager,
                            nullptr,
                            nullptr};
     runtime::PreparedCall *call = nullptr;

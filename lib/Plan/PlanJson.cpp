@@ -84,6 +84,12 @@ constexpr EnumName<OutputInfo::Kind> outputKinds[] = {
     {OutputInfo::Kind::InputMutation, "inputMutation"},
 };
 
+constexpr EnumName<Products> productsNames[] = {
+    {Products::Auto, "auto"},
+    {Products::Eager, "eager"},
+    {Products::OneDNN, "onednn"},
+};
+
 template <typename Enum, size_t N>
 const char *nameOf(const EnumName<Enum> (&table)[N], Enum value) {
   for (const auto &entry : table)
@@ -794,6 +800,8 @@ std::string plan::toJson(const Plan &plan) {
   put(json, "inSpec", plan.inSpec);
   put(json, "outSpec", plan.outSpec);
   put(json, "strict", plan.strict, false);
+  if (plan.products != Products::Auto)
+    json["products"] = nameOf(productsNames, plan.products);
   return dump(json);
 }
 
@@ -809,9 +817,18 @@ Plan plan::fromJson(const std::string &text) {
   read(node, "inSpec", plan.inSpec);
   read(node, "outSpec", plan.outSpec);
   read(node, "strict", plan.strict);
+  if (auto field = node.get("products"))
+    plan.products = field->oneOf(productsNames);
   if (plan.functions.empty())
     node.fail("there is no function");
   return plan;
+}
+
+std::optional<plan::Products> plan::productsFromName(std::string_view name) {
+  for (const auto &entry : productsNames)
+    if (name == entry.name)
+      return entry.value;
+  return std::nullopt;
 }
 
 /// Numbers between dots.

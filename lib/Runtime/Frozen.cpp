@@ -159,6 +159,7 @@ private:
     plan::Plan out;
     out.operators = plan.operators;
     out.strict = plan.strict;
+    out.products = plan.products;
     plan::Function &entry = out.functions.emplace_back();
     entry.name = function.name;
     entry.exprs = function.exprs;

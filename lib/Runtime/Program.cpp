@@ -243,6 +243,7 @@ private:
     site.exprs = &out.exprs;
     site.symbols = &function.symbols;
     site.strict = impl.plan.strict;
+    site.products = impl.plan.products;
     if (impl.options.boxObject) {
       site.boxContext = &impl.options.boxObject;
       site.boxObject = [](void *context, int64_t index, const void *type,

@@ -127,6 +127,7 @@ private:
         !result.hasContiguousStrides() ||
         (product.bias &&
          (!bias || bias.getDtype() != DType::F32 ||
+          !bias.hasContiguousStrides() || // oneDNN does not look at them
           bias.getSizeExprs() !=
               ArrayRef(product.matrix.getSizeExprs()).take_front())))
       return false;

@@ -115,6 +115,7 @@ FailureOr<plan::Plan> ModulePlanner::run() {
   if (!entry)
     return failure();
   plan.strict = options.strict;
+  plan.products = options.products;
   if (auto text = module->getAttrOfType<StringAttr>("intarsia.in_spec"))
     plan.inSpec = text.str();
   if (auto text = module->getAttrOfType<StringAttr>("intarsia.out_spec"))

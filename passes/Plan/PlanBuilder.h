@@ -26,6 +26,7 @@ struct PlanOptions {
   bool arena = true;
   /// Other strides of a result than its fake's are errors.
   bool strict = false;
+  plan::Products products = plan::Products::Auto;
 };
 
 /// Translates `module`, whose entry is `@main` or its only public function.

@@ -415,6 +415,7 @@ CompileOptions readOptions(const nb::dict &dict) {
   CompileOptions options;
   options.fuse = nb::cast<bool>(dict["fuse"]);
   options.numerics = nb::cast<std::string>(dict["numerics"]);
+  options.products = nb::cast<std::string>(dict["products"]);
   options.strict = nb::cast<bool>(dict["strict"]);
   options.emulate = nb::cast<std::string>(dict["emulate"]);
   options.cpu = nb::cast<std::string>(dict["cpu"]);

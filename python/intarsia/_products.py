@@ -100,7 +100,10 @@ def _product(node: fx.Node) -> _Product | None:
             return None
     a, b = tensors[:2]
     m, k, n = *a.shape, b.shape[1]
-    if m * k * n < _SMALLEST or (bias is not None and tuple(tensors[2].shape) != (n,)):
+    if m * k * n < _SMALLEST:
+        return None
+    # oneDNN does not look at a bias's stride.
+    if bias is not None and _layout(tensors[2]) != ((n,), (1,)):
         return None
     return _Product(_layout(a), _layout(b), bias is not None)
 

@@ -132,6 +132,11 @@ def aot_compile(
     if archs and target != "cuda":
         raise OptionError('archs needs target="cuda"')
     settings = Options.resolve(None, options)
+    if settings.products == "fastest":
+        raise OptionError(
+            "products='fastest' times products on this machine, for torch.compile; a file takes "
+            "'auto', which tries both libraries on the machine that runs it, 'eager' or 'onednn'"
+        )
     resolved = settings.for_graph(Path(output).name)
     libraries = [os.fspath(library) for library in op_libraries]
     rest = (

@@ -7,7 +7,7 @@
 """The options of ``torch.compile(..., backend="intarsia", options={...})``.
 
 The same names are the keyword arguments of `intarsia.aot_compile` and, with
-dashes, the flags of ``intarsia-compile``; `products` and `emulate` are only here.
+dashes, the flags of ``intarsia-compile``; `emulate` is only here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MODES: dict[str, dict[str, Any]] = {
 
 _CHOICES = {
     "numerics": ("eager", "fused"),
-    "products": ("eager", "fastest"),
+    "products": ("auto", "eager", "onednn", "fastest"),
     "emulate": ("", "cuda"),
 }
 
@@ -57,11 +57,14 @@ class Options:
     numerics : {"eager", "fused"}
         ``"eager"`` rounds low-precision values where eager does; ``"fused"`` keeps
         float32 between the implicit casts of one kernel.
-    products : {"eager", "fastest"}
-        ``"fastest"`` times each float32 product of known sizes on the CPU, in MKL, where
-        eager computes it, and in oneDNN, and takes the faster one. Results may differ
-        from eager's in the last bits, and from one compilation to the next. ``mode=
-        "max-autotune"`` sets it.
+    products : {"auto", "eager", "onednn", "fastest"}
+        Whose library computes products of float32 matrices on the CPU; their last bits
+        differ. ``"eager"``: PyTorch's BLAS, mostly MKL. ``"onednn"``: oneDNN, for all that
+        are large enough to be worth its call. ``"auto"``: the same on a processor where a
+        trial, once a process, finds oneDNN faster by a quarter; else as eager.
+        ``"fastest"``: also times each product of known sizes when it is compiled, and
+        results may differ from one compilation to the next; ``mode="max-autotune"`` sets
+        it, not for files.
     cudagraphs : bool
         On CUDA, capture graphs and replay them. ``mode="reduce-overhead"`` sets it.
     strict : bool
@@ -82,7 +85,7 @@ class Options:
 
     fuse: bool = True
     numerics: str = "eager"
-    products: str = "eager"
+    products: str = "auto"
     cudagraphs: bool = False
     strict: bool = False
     cpu: str = "native"
@@ -149,6 +152,8 @@ class Options:
             When the folder cannot be written.
         """
         result = dataclasses.asdict(self)
+        if self.products == "fastest":  # of what was not timed
+            result["products"] = "auto"
         root = self.dump_root()
         if root:
             folder = Path(root).expanduser().resolve() / name

@@ -50,9 +50,10 @@ module attributes {intarsia.weights = [
 !row = !intarsia.tensor<[16, 256]xf32>
 !some = !intarsia.tensor<[s0, 256]xf32>
 !dout = !intarsia.tensor<[64, 256]xf64>
+!gaps = !intarsia.tensor<[256]xf32, strides = [2]>
 
 // Not: few rows, an unknown number, another type, a scaled sum, a weight that the
-// program writes, a matrix that is no weight.
+// program writes, a matrix that is no weight, a bias with gaps.
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: packed
 // CHECK-NOT: mkldnn
@@ -62,11 +63,12 @@ module attributes {intarsia.weights = [
     {name = "d", offset = 0 : i64, record = "data/weights/weight_1", type = !d},
     {name = "z", offset = 0 : i64, record = "data/weights/weight_2", type = !w}]} {
   func.func @main(%x: !rows {intarsia.kind = "user"}, %few: !few {intarsia.kind = "user"},
+                  %gaps: !gaps {intarsia.kind = "user"},
                   %any: !any {intarsia.kind = "user"}, %double: !double {intarsia.kind = "user"},
                   %w: !w {intarsia.kind = "parameter", intarsia.target = "w"},
                   %d: !d {intarsia.kind = "parameter", intarsia.target = "d"},
                   %z: !w {intarsia.kind = "buffer", intarsia.target = "z", intarsia.mutated})
-      -> (!row, !some, !dout, !out, !out, !out)
+      -> (!row, !some, !dout, !out, !out, !out, !out)
       attributes {intarsia.symbols = {s0 = [2, unit]}} {
     %0 = intarsia.call "aten::mm"(self = %few, mat2 = %w) : (!few, !w) -> !row
     %1 = intarsia.call "aten::mm"(self = %any, mat2 = %w) : (!any, !w) -> !some
@@ -75,6 +77,7 @@ module attributes {intarsia.weights = [
     %4 = intarsia.call "aten::addmm"(self = %3, mat1 = %x, mat2 = %w, beta = 1, alpha = 2) : (!out, !rows, !w) -> !out
     %5 = intarsia.call "aten::neg"(self = %w) : (!w) -> !w
     %6 = intarsia.call "aten::mm"(self = %x, mat2 = %5) : (!rows, !w) -> !out
-    return %0, %1, %2, %3, %4, %6 : !row, !some, !dout, !out, !out, !out
+    %7 = intarsia.call "aten::addmm"(self = %gaps, mat1 = %x, mat2 = %w, beta = 1, alpha = 1) : (!gaps, !rows, !w) -> !out
+    return %0, %1, %2, %3, %4, %6, %7 : !row, !some, !dout, !out, !out, !out, !out
   }
 }

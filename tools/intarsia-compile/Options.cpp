@@ -39,6 +39,12 @@ static cl::opt<std::string>
              cl::desc("Round low precision where eager does (eager), or keep "
                       "f32 between implicit casts (fused)"),
              cl::cat(category));
+static cl::opt<std::string> products(
+    "products", cl::init("auto"), cl::value_desc("auto|eager|onednn"),
+    cl::desc("Whose library computes products of float32 matrices on the CPU: "
+             "the faster one where the program runs (auto), eager's, or "
+             "oneDNN"),
+    cl::cat(category));
 static cl::list<std::string>
     modules("import", cl::value_desc("module"),
             cl::desc("Python module that registers operators (repeatable); a "
@@ -200,6 +206,7 @@ std::optional<OfflineOptions> tool::parseOptions(int argc, char **argv) {
   options.operatorLibraries = {libraries.begin(), libraries.end()};
   options.compile.fuse = !noFuse;
   options.compile.numerics = numerics;
+  options.compile.products = products;
   options.cpus = {cpus.begin(), cpus.end()};
   options.bundleLibraries = bundle;
   options.pythonModules = {modules.begin(), modules.end()};

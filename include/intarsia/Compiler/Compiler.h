@@ -52,6 +52,10 @@ struct CompileOptions {
   /// "eager" rounds low precision where eager does; "fused" keeps f32 between
   /// implicit casts.
   std::string numerics = "eager";
+  /// Whose library computes products of float32 matrices on the CPU: "auto"
+  /// (the faster one of the processor that runs the program), "eager" or
+  /// "onednn". They differ in the last bits.
+  std::string products = "auto";
   /// Take what depends on weights alone out of the program: `frozen` in the
   /// result computes it.
   bool freeze = false;

@@ -28,6 +28,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace intarsia::plan {
@@ -310,6 +311,13 @@ struct OutputInfo {
   std::string target; // buffer or input name
 };
 
+/// Whose library computes products of float32 matrices on the CPU: the faster
+/// one of the processor that runs the program, eager's, or oneDNN wherever that
+/// can be.
+enum class Products { Auto, Eager, OneDNN };
+/// "auto", "eager" or "onednn"; none for another name.
+std::optional<Products> productsFromName(std::string_view name);
+
 struct Plan {
   std::vector<Function> functions; // functions[0] is the entry
   std::vector<Kernel> kernels;
@@ -318,6 +326,7 @@ struct Plan {
   std::vector<OutputInfo> outputs; // parallel to functions[0].outputs
   std::string inSpec, outSpec;
   bool strict = false;
+  Products products = Products::Auto;
 };
 
 /// Throws std::runtime_error with a message naming the field on malformed text.

@@ -137,6 +137,7 @@ struct CallSite {
   const ExprTable *exprs;
   const std::vector<plan::Symbol> *symbols; // of the function
   bool strict;
+  plan::Products products;
   /// Boxes object `index` of the side table as the IValue of the type that the
   /// schema wants (`type`: a `const c10::TypePtr *`). Returns null on failure,
   /// with the reason in *error. May be null when there are no objects.
@@ -146,7 +147,7 @@ struct CallSite {
 };
 
 /// Raised with every change of the structures above or of TorchApi.
-inline constexpr int32_t torchApiVersion = 10;
+inline constexpr int32_t torchApiVersion = 11;
 
 struct TorchApi {
   int32_t abiVersion;

@@ -17,6 +17,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Products.h"
 #include "Shim.h"
 #include "lib/Runtime/ExprTable.h"
 
@@ -352,7 +353,8 @@ private:
                          torch::jit::Stack &stack);
   void callDirectly(c10::DispatchKeySet keys, Frame &frame,
                     torch::jit::Stack &stack);
-  void dispatch(c10::DispatchKeySet keys, torch::jit::Stack &stack);
+  void dispatch(const c10::OperatorHandle &op, c10::DispatchKeySet keys,
+                torch::jit::Stack &stack);
 
   c10::OperatorHandle op;
   /// Where PyTorch does not show the operator's own.
@@ -392,6 +394,7 @@ private:
   std::vector<ResultPlan> results;
   std::string name, fakeLocation;
   Autocast autocast;
+  std::optional<Product> product;
   std::string currentArgument;
 };
 
@@ -830,6 +833,10 @@ void PreparedCall::build(const CallSite &site) {
   };
   constants(spec.sizes, plain.sizes);
   constants(spec.strides, plain.strides);
+  if (isSimple && isAten)
+    product = Product::of(name, site.products,
+                          /*sizesAreKnown=*/symbols.empty());
+  isSimple &= !product;
 }
 
 //===----------------------------------------------------------------------===//
@@ -1402,7 +1409,9 @@ private:
 };
 } // namespace
 
-void PreparedCall::dispatch(c10::DispatchKeySet keys,
+/// `op`: the call's own operator, or another that computes the same.
+void PreparedCall::dispatch(const c10::OperatorHandle &op,
+                            c10::DispatchKeySet keys,
                             torch::jit::Stack &stack) {
   std::optional<at::AutoDispatchBelowAutograd> guard;
   if (belowAutograd)
@@ -1445,7 +1454,7 @@ void PreparedCall::callDirectly(c10::DispatchKeySet keys, Frame &frame,
     if (!isAten && !isNested(tensor))
       entry.sizes = tensor->sizes();
   }
-  dispatch(keys, stack);
+  dispatch(op, keys, stack);
   for (const Written &entry : written) {
     c10::TensorImpl *tensor = entry.tensor;
     if (entry.version &&
@@ -1495,7 +1504,12 @@ PreparedCall::boxAll(const Frame &frame, torch::jit::Stack &stack) const {
   c10::DispatchKeySet keys = extractor(op).getDispatchKeySetBoxed(&stack);
   bool direct = !keys.has_any(interceptingKeys);
   if (isSimple && direct) [[likely]]
-    dispatch(keys - tracedKeys, stack);
+    dispatch(op, keys - tracedKeys, stack);
+  else if (product && direct &&
+           (keys - tracedKeys).highestPriorityTypeId() ==
+               c10::DispatchKey::CPU &&
+           product->moveToLibrary(stack))
+    dispatch(product->library(), keys - tracedKeys, stack);
   else if (!autocast.empty())
     callUnderAutocast(keys, frame, stack);
   else if (direct)

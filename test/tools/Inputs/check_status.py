@@ -22,6 +22,7 @@ assert status(model) == 2
 assert status("--nonsense") == 2
 for wrong in (
     ["--numerics", "fast"],
+    ["--products", "fastest"],
     ["--cpu", "zen99"],
     ["--cpu", "x86-64,x86-64"],
     ["--target", "tpu"],

@@ -120,6 +120,10 @@ TEST(Compiler, OptionsAreChecked) {
   EXPECT_CONTAINS(errorOf(chain({"aten::exp"}), options),
                   "numerics is \"eager\" or \"fused\"");
   options = {};
+  options.products = "mkl";
+  EXPECT_CONTAINS(errorOf(chain({"aten::exp"}), options),
+                  "products is \"auto\", \"eager\" or \"onednn\"");
+  options = {};
   options.cpu = "no-such-cpu";
   EXPECT_CONTAINS(errorOf(chain({"aten::exp"}), options), "no-such-cpu");
 }

@@ -151,6 +151,7 @@ Plan everything() {
   plan.outputs = {{OutputInfo::Kind::BufferMutation, "lin.weight"}};
   plan.inSpec = "[1, {}]";
   plan.strict = true;
+  plan.products = Products::OneDNN;
   return plan;
 }
 
