@@ -57,6 +57,7 @@ public:
     threads = integerOf(kernelOp, "threads").value();
     team = integerOf(kernelOp, "team").value_or(1);
     across = kernelOp.getDecisionsAttr().contains("across");
+    bool square = kernelOp.getDecisionsAttr().contains("square");
     function.setKnownBlockSizeAttr(
         builder.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
     Block &body = function.getBody().front();
@@ -83,16 +84,16 @@ public:
     thread = in64(gpu::ThreadIdOp::create(builder, loc, x));
     Value blocks = in64(gpu::GridDimOp::create(builder, loc, x));
     // Rows that a block has at a time, and this thread's among them.
-    int64_t rows = across ? warpThreads : threads / team;
+    int64_t rows = square ? 1 : across ? warpThreads : threads / team;
     entry.begin = arith::MulIOp::create(builder, loc, block, integer(rows));
     entry.step = arith::MulIOp::create(builder, loc, blocks, integer(rows));
-    if (team == 1) {
+    if (team == 1 && !square) {
       entry.begin = arith::AddIOp::create(builder, loc, entry.begin, thread);
       return entry;
     }
     warp = arith::DivUIOp::create(builder, loc, thread, integer(warpThreads));
     inWarp = arith::RemUIOp::create(builder, loc, thread, integer(warpThreads));
-    if (across) {
+    if (across || square) {
       entry.member = warp;
       entry.lane = inWarp;
     } else if (team == warpThreads) {
@@ -109,12 +110,32 @@ public:
                                 ArrayRef<Value> values,
                                 Combine combine) override;
 
+  SmallVector<Value> scanTeam(OpBuilder &builder, Location loc,
+                              ArrayRef<Value> values, Combine combine) override;
+  SmallVector<Value> lastOfTeam(OpBuilder &builder, Location loc,
+                                ArrayRef<Value> values) override;
+
+  Value sharedArray(OpBuilder &builder, Location loc, const KernelEntry &entry,
+                    Type element, int64_t count) override {
+    return cast<gpu::GPUFuncOp>(entry.function)
+        .addWorkgroupAttribution(sharedType(element, count), loc);
+  }
+  Operation *barrier(OpBuilder &builder, Location loc) override {
+    return gpu::BarrierOp::create(builder, loc);
+  }
+
   void close(OpBuilder &builder, Location loc,
              const KernelEntry &entry) override {
     gpu::ReturnOp::create(builder, loc);
   }
 
 private:
+  static MemRefType sharedType(Type element, int64_t count) {
+    return MemRefType::get(
+        {count}, element, MemRefLayoutAttrInterface(),
+        gpu::AddressSpaceAttr::get(element.getContext(),
+                                   gpu::AddressSpace::Workgroup));
+  }
   static std::optional<int64_t> integerOf(graph::KernelOp kernelOp,
                                           StringRef name) {
     auto attribute = kernelOp.getDecisionsAttr().getAs<IntegerAttr>(name);
@@ -172,45 +193,77 @@ Value fromWords(OpBuilder &b, Location loc, ArrayRef<Value> words, Type type) {
   return value;
 }
 
+/// What a thread of the warp has of the values, by words.
+SmallVector<Value> shuffled(OpBuilder &builder, Location loc,
+                            ArrayRef<Value> values, Value number,
+                            gpu::ShuffleMode mode) {
+  Value width = arith::ConstantOp::create(
+      builder, loc, builder.getI32IntegerAttr(warpThreads));
+  return llvm::map_to_vector(values, [&](Value value) {
+    SmallVector<Value> words = toWords(builder, loc, value);
+    for (Value &word : words)
+      word = gpu::ShuffleOp::create(builder, loc, word, number, width, mode)
+                 .getShuffleResult();
+    return fromWords(builder, loc, words, value.getType());
+  });
+}
+
+Value integer32(OpBuilder &builder, Location loc, int32_t value) {
+  return arith::ConstantOp::create(builder, loc,
+                                   builder.getI32IntegerAttr(value));
+}
+
+/// Each thread combines what it has with what the one `distance` before it has.
+SmallVector<Value> CUDAShell::scanTeam(OpBuilder &builder, Location loc,
+                                       ArrayRef<Value> values,
+                                       Combine combine) {
+  assert(team == warpThreads && "only a warp's values are in an order");
+  Value number =
+      arith::TruncIOp::create(builder, loc, builder.getI32Type(), inWarp);
+  SmallVector<Value> results(values);
+  for (int32_t distance = 1; distance < warpThreads; distance *= 2) {
+    Value far = integer32(builder, loc, distance);
+    Value has = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::uge,
+                                      number, far);
+    Value from = arith::SubIOp::create(builder, loc, number, far);
+    from = arith::SelectOp::create(builder, loc, has, from, number);
+    SmallVector<Value> both = combine(
+        results, shuffled(builder, loc, results, from, gpu::ShuffleMode::IDX));
+    for (auto [result, value] : llvm::zip_equal(results, both))
+      result = arith::SelectOp::create(builder, loc, has, value, result);
+  }
+  return results;
+}
+
+SmallVector<Value> CUDAShell::lastOfTeam(OpBuilder &builder, Location loc,
+                                         ArrayRef<Value> values) {
+  return shuffled(builder, loc, values,
+                  integer32(builder, loc, warpThreads - 1),
+                  gpu::ShuffleMode::IDX);
+}
+
 /// Within a warp by shuffles; between the warps of a block through shared
 /// memory, where each thread combines all that is there in the same order.
 SmallVector<Value> CUDAShell::reduceTeam(OpBuilder &builder, Location loc,
                                          const KernelEntry &entry,
                                          ArrayRef<Value> values,
                                          Combine combine) {
-  auto forWords = [&](Value value, llvm::function_ref<Value(Value)> move) {
-    SmallVector<Value> words = toWords(builder, loc, value);
-    for (Value &word : words)
-      word = move(word);
-    return fromWords(builder, loc, words, value.getType());
-  };
-  auto shuffled = [&](ArrayRef<Value> values, int32_t number,
-                      gpu::ShuffleMode mode) {
-    return llvm::map_to_vector(values, [&](Value value) {
-      return forWords(value, [&](Value word) {
-        return gpu::ShuffleOp::create(builder, loc, word, number, warpThreads,
-                                      mode)
-            .getShuffleResult();
-      });
-    });
-  };
   SmallVector<Value> results(values);
   if (!across) {
     for (int32_t distance = warpThreads / 2; distance > 0; distance /= 2)
-      results =
-          combine(results, shuffled(results, distance, gpu::ShuffleMode::XOR));
+      results = combine(results, shuffled(builder, loc, results,
+                                          integer32(builder, loc, distance),
+                                          gpu::ShuffleMode::XOR));
     if (team == warpThreads)
-      return shuffled(results, 0, gpu::ShuffleMode::IDX);
+      return shuffled(builder, loc, results, integer32(builder, loc, 0),
+                      gpu::ShuffleMode::IDX);
   }
 
   auto function = cast<gpu::GPUFuncOp>(entry.function);
   // `across` each thread has a place, of which a row has every 32nd; else each
   // warp has one.
   int64_t places = across ? threads : threads / warpThreads;
-  auto type = MemRefType::get(
-      {places}, builder.getI32Type(), MemRefLayoutAttrInterface(),
-      gpu::AddressSpaceAttr::get(builder.getContext(),
-                                 gpu::AddressSpace::Workgroup));
+  MemRefType type = sharedType(builder.getI32Type(), places);
   auto index = [&](Value value) -> Value {
     return arith::IndexCastOp::create(builder, loc, builder.getIndexType(),
                                       value);

@@ -51,6 +51,20 @@ constexpr int64_t vectorBytes = 16, mostLanes = 8;
 /// Fewer elements than fill a GPU are rather spread over more threads.
 constexpr int64_t fewElements = 1 << 14;
 
+SymExpr sizeAlong(const Space &space, ArrayRef<int64_t> dims) {
+  SymExpr size(1);
+  for (int64_t dim : dims)
+    size = size * space.sizes[dim];
+  return size;
+}
+
+SymExpr ceilDiv(const SymExpr &count, int64_t size) {
+  if (size == 1)
+    return count;
+  return SymExpr::make(SymExpr::Kind::FloorDiv,
+                       {count + SymExpr(size - 1), SymExpr(size)});
+}
+
 /// Elements that a thread of an elementwise kernel has at a time.
 int64_t lanesOf(graph::KernelOp kernelOp, const Space &space,
                 ArrayRef<int64_t> order) {
@@ -85,6 +99,83 @@ int64_t lanesOf(graph::KernelOp kernelOp, const Space &space,
   return laid ? std::clamp<int64_t>(vectorBytes / widest, 1, mostLanes) : 1;
 }
 
+/// The side of the squares that are transposed: a warp's threads. A dimension
+/// of fewer elements would leave most of a square empty.
+constexpr int64_t squareSide = warpThreads, fewestInSquare = 16;
+
+/// The dimensions of an elementwise kernel whose tensors don't all lie along
+/// the same one, `order` being that of the results: those that the squares'
+/// columns are along, those of the rows, along which others lie, and the rest.
+struct Square {
+  SmallVector<int64_t> outer, rows, columns;
+};
+
+FailureOr<std::optional<Square>> squareOf(graph::KernelOp kernelOp,
+                                          const Space &space,
+                                          ArrayRef<int64_t> order) {
+  SmallVector<int64_t> dims = llvm::filter_to_vector(
+      order, [&](int64_t dim) { return !space.sizes[dim].isInteger(1); });
+  if (dims.size() < 2 || llvm::any_of(kernelOp.getBody().front(),
+                                      [](auto &op) { return reduces(&op); }))
+    return std::optional<Square>();
+  Schedule plan;
+  for (int64_t dim : order) {
+    plan.loops.push_back(space.sizes[dim]);
+    plan.dims.push_back({dim});
+  }
+  plan.rowLoops = space.rank();
+  FailureOr<Observations> seen = observeTrial(kernelOp, plan);
+  if (failed(seen))
+    return failure();
+  std::map<int64_t, std::string> symbols;
+  for (auto [loop, dim] : llvm::enumerate(order))
+    symbols[dim] = "i" + std::to_string(loop);
+  auto stride = [&](const SymExpr &offset, int64_t dim) {
+    return strideAlong(offset, symbols[dim]);
+  };
+  // Which most tensors lie along that do not lie along the last.
+  size_t rowDim = 0;
+  int64_t most = 0;
+  for (size_t dim = 0; dim + 1 < dims.size(); ++dim) {
+    int64_t count = llvm::count_if(seen->offsets, [&](const SymExpr &offset) {
+      std::optional<SymExpr> across = stride(offset, dims[dim]);
+      std::optional<SymExpr> along = stride(offset, dims.back());
+      return across && across->isInteger(1) && along && !along->isInteger(0) &&
+             !along->isInteger(1);
+    });
+    if (count > most)
+      most = count, rowDim = dim;
+  }
+  if (most == 0)
+    return std::optional<Square>();
+  // A dimension is one with the next where all tensors have them as one.
+  auto isOne = [&](size_t dim) {
+    return llvm::all_of(seen->offsets, [&](const SymExpr &offset) {
+      std::optional<SymExpr> step = stride(offset, dims[dim]);
+      std::optional<SymExpr> next = stride(offset, dims[dim + 1]);
+      return step && next && *step == *next * space.sizes[dims[dim + 1]];
+    });
+  };
+  size_t rowBegin = rowDim, columnBegin = dims.size() - 1;
+  while (rowBegin > 0 && isOne(rowBegin - 1))
+    --rowBegin;
+  while (columnBegin > rowDim + 1 && isOne(columnBegin - 1))
+    --columnBegin;
+  Square square;
+  square.rows.assign(dims.begin() + rowBegin, dims.begin() + rowDim + 1);
+  square.columns.assign(dims.begin() + columnBegin, dims.end());
+  for (int64_t dim : order)
+    if (!llvm::is_contained(square.rows, dim) &&
+        !llvm::is_contained(square.columns, dim))
+      square.outer.push_back(dim);
+  for (ArrayRef<int64_t> side :
+       {ArrayRef(square.rows), ArrayRef(square.columns)})
+    if (sizeAlong(space, side).asInteger().value_or(squareSide) <
+        fewestInSquare)
+      return std::optional<Square>();
+  return std::optional<Square>(std::move(square));
+}
+
 struct Team {
   int64_t size = 1;
   bool across = false;
@@ -95,9 +186,8 @@ struct Team {
 /// along the rows or across them.
 FailureOr<Team> teamOf(graph::KernelOp kernelOp, const Space &space,
                        bool storesRows) {
-  for (auto generic : kernelOp.getBody().front().getOps<linalg::GenericOp>())
-    if (runs(generic))
-      return Team();
+  bool isRunning = llvm::any_of(kernelOp.getBody().front(),
+                                [](Operation &op) { return runs(&op); });
   Schedule plan;
   for (int64_t dim : space.order) {
     plan.loops.push_back(space.sizes[dim]);
@@ -136,11 +226,16 @@ FailureOr<Team> teamOf(graph::KernelOp kernelOp, const Space &space,
                   Builder(op->getContext()).getDenseI64ArrayAttr(together));
   }
 
-  SymExpr size(1);
-  for (int64_t dim : space.innerDims())
-    size = size * space.sizes[dim];
-  std::optional<int64_t> length = size.asInteger();
+  std::optional<int64_t> length =
+      sizeAlong(space, space.innerDims()).asInteger();
   std::optional<int64_t> count = space.rowCount().asInteger();
+  // What runs along a row is passed on within a warp. Where memory runs across
+  // the rows, a thread each has them side by side.
+  if (isRunning)
+    return acrossCount > alongCount || (length && *length <= threadLength) ||
+                   space.innerDims().size() != 1
+               ? Team()
+               : Team{warpThreads, false, teamThreads};
   if (acrossCount > alongCount) {
     if (length && *length <= columnTeam)
       return Team();
@@ -170,9 +265,15 @@ LogicalResult schedule(graph::KernelOp kernelOp) {
   Team team;
   int64_t lanes = 1;
   SmallVector<int64_t> outer(space->rowDims());
+  std::optional<Square> square;
   if (pure) {
     outer = loopOrder(kernelOp, space->sizes);
-    lanes = lanesOf(kernelOp, *space, outer);
+    FailureOr<std::optional<Square>> decided =
+        squareOf(kernelOp, *space, outer);
+    if (failed(decided))
+      return failure();
+    square = *decided;
+    lanes = square ? 1 : lanesOf(kernelOp, *space, outer);
   } else {
     FailureOr<Team> decided = teamOf(kernelOp, *space, storesRows);
     if (failed(decided))
@@ -184,40 +285,52 @@ LogicalResult schedule(graph::KernelOp kernelOp) {
   // dimensions.
   ArrayRef<int64_t> inner = space->innerDims();
   SmallVector<Attribute> loops;
-  if (!outer.empty() || pure)
+  SymExpr domain = space->rowCount();
+  if (square) {
+    for (ArrayRef<int64_t> dims :
+         {ArrayRef(square->outer), ArrayRef(square->rows),
+          ArrayRef(square->columns)})
+      if (!dims.empty())
+        loops.push_back(builder.getDenseI64ArrayAttr(dims));
+    domain = sizeAlong(*space, square->outer) *
+             ceilDiv(sizeAlong(*space, square->rows), squareSide) *
+             ceilDiv(sizeAlong(*space, square->columns), squareSide);
+  } else if (!outer.empty() || pure) {
     loops.push_back(builder.getDenseI64ArrayAttr(outer));
+  }
   if (team.size > 1) {
     loops.push_back(builder.getDenseI64ArrayAttr(inner));
   } else {
     for (int64_t dim : inner)
       loops.push_back(builder.getDenseI64ArrayAttr({dim}));
   }
-  SymExpr domain = space->rowCount();
 
   NamedAttrList decisions(kernelOp.getDecisionsAttr());
   decisions.set("loops", builder.getArrayAttr(loops));
   decisions.set("row_loops",
                 builder.getI64IntegerAttr(pure || outer.empty() ? 0 : 1));
-  if (pure)
+  if (square)
+    decisions.set("square", builder.getI64IntegerAttr(squareSide));
+  else if (pure)
     decisions.set("flat", builder.getUnitAttr());
   else if (storesRows)
     decisions.set("vector_roots", builder.getUnitAttr());
   decisions.set("lanes", builder.getI64IntegerAttr(lanes));
   decisions.set("tail_lanes", builder.getI64IntegerAttr(1));
   decisions.set("domain", graph::ExprAttr::get(context, domain));
-  int64_t threads = pure ? elementThreads : team.threads;
+  int64_t threads = square ? squareWarps * warpThreads
+                    : pure ? elementThreads
+                           : team.threads;
   decisions.set("threads", builder.getI64IntegerAttr(threads));
   if (team.size > 1)
     decisions.set("team", builder.getI64IntegerAttr(team.size));
   if (team.across)
     decisions.set("across", builder.getUnitAttr());
   // Blocks for all of the domain, each with one turn.
-  int64_t turn = team.across ? warpThreads : lanes * threads / team.size;
-  SymExpr blocks = domain;
-  if (turn > 1)
-    blocks = SymExpr::make(SymExpr::Kind::FloorDiv,
-                           {domain + SymExpr(turn - 1), SymExpr(turn)});
-  decisions.set("grid", graph::ExprAttr::get(context, blocks));
+  int64_t turn = square        ? 1
+                 : team.across ? warpThreads
+                               : lanes * threads / team.size;
+  decisions.set("grid", graph::ExprAttr::get(context, ceilDiv(domain, turn)));
   SymExpr extent = extentOf(kernelOp);
   std::optional<int64_t> known = extent.asInteger();
   if (!known || *known <= std::numeric_limits<int32_t>::max())

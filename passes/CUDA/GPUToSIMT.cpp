@@ -124,7 +124,9 @@ private:
     return boundsAt() + 16 * (buffers + int64_t(sharedAt.size()) + 1);
   }
   int64_t sinkAt() const { return arraysAt() + 4 * 8 * threads; }
-  int64_t sharedBegin() const { return sinkAt() + sinkBytes; }
+  int64_t sharedBegin() const {
+    return llvm::alignTo(sinkAt() + sinkBytes, 16);
+  }
   int64_t arenaAt() const {
     return llvm::alignTo(sharedBegin() + sharedBytes, 64);
   }

@@ -22,6 +22,7 @@
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -99,6 +100,8 @@ Schedule Schedule::fromDecisions(graph::KernelOp kernel) {
   if (decisions.contains("team"))
     schedule.team = integer("team");
   schedule.across = decisions.contains("across");
+  if (decisions.contains("square"))
+    schedule.square = integer("square");
   schedule.narrow = decisions.contains("narrow");
   if (auto streams = decisions.getAs<DenseI64ArrayAttr>("streams"))
     schedule.streams.assign(streams.asArrayRef().begin(),
@@ -605,6 +608,8 @@ Value KernelEmitter::load(unsigned buffer, Type element,
   observed.offsets.push_back(offset);
   if (Value rows = packed(buffer, element, offset))
     return loadAt(rows, element, SymExpr::symbol(laneSymbol));
+  if (Value shared = fromSquare(buffer, element, offset))
+    return shared;
   return loadAt(buffers[buffer], element, offset, buffer);
 }
 
@@ -750,25 +755,32 @@ static void transpose(OpBuilder &b, Location loc,
   }
 }
 
+void KernelEmitter::emitBefore(Operation *before, size_t depth,
+                               llvm::function_ref<void()> make) {
+  OpBuilder::InsertionGuard insertion(*b);
+  b->setInsertionPoint(before);
+  SmallVector<Scope, 8> inner(std::make_move_iterator(scopes.begin() + depth),
+                              std::make_move_iterator(scopes.end()));
+  scopes.truncate(depth);
+  {
+    LaneGuard none(*this, "", 0, {});
+    ScopeGuard scope(*this);
+    make();
+  }
+  scopes.append(std::make_move_iterator(inner.begin()),
+                std::make_move_iterator(inner.end()));
+}
+
 void KernelEmitter::emitPack(unsigned buffer, Type element,
                              const SymExpr &offset, const SymExpr &start,
                              const SymExpr &pitch) {
-  // Before the loop over the rows, where less is known than where we are.
-  OpBuilder::InsertionGuard insertion(*b);
-  b->setInsertionPoint(block->before);
-  SmallVector<Scope, 8> inner(
-      std::make_move_iterator(scopes.begin() + block->scopes),
-      std::make_move_iterator(scopes.end()));
-  scopes.truncate(block->scopes);
   std::string lane = laneSymbol;
   Value outerRow = symbolValues["row"], outerLane = symbolValues[lane];
   SymExpr length = ranges.at(lane);
   SymExpr stride = *strideAlong(offset, lane);
   int64_t count = squareSide(element);
   int64_t alignment = alignmentOf(element);
-  {
-    LaneGuard none(*this, "", 0, {});
-    ScopeGuard scope(*this);
+  emitBefore(block->before, block->scopes, [&] {
     Value base =
         elementPointer(*b, loc, scratch, b->getI8Type(), scalarOf(start));
     // Where row `row` of the block has its column `column`.
@@ -832,15 +844,226 @@ void KernelEmitter::emitPack(unsigned buffer, Type element,
     loop(squareColumns, columns, one, [&](Value column) {
       loop(zero, rows, one, [&](Value row) { single(row, column); });
     });
-  }
+  });
   symbolValues["row"] = outerRow;
   symbolValues[lane] = outerLane;
-  scopes.append(std::make_move_iterator(inner.begin()),
-                std::make_move_iterator(inner.end()));
+}
+
+//===----------------------------------------------------------------------===//
+// Squares of elements
+//===----------------------------------------------------------------------===//
+//
+// Where tensors of one kernel lie along different dimensions, a warp reads or
+// writes some of them an element here and an element there. So a block takes
+// squares of elements, as wide as a warp. What lies along the rows' dimension
+// is read with a thread of the warp for each row, put into an array that the
+// block shares, and taken from there with a thread for each column; what is
+// stored goes the other way.
+
+/// Shared memory that a kernel has without asking for it.
+static constexpr int64_t sharedLimit = int64_t(48) << 10;
+
+/// As an integer that memory has, and back.
+static Value asInteger(OpBuilder &b, Location loc, Value value) {
+  unsigned bits = value.getType().getIntOrFloatBitWidth();
+  if (isa<FloatType>(value.getType()))
+    return arith::BitcastOp::create(b, loc, b.getIntegerType(bits), value);
+  if (bits < 8)
+    return arith::ExtUIOp::create(b, loc, b.getI8Type(), value);
+  return value;
+}
+
+static Value fromInteger(OpBuilder &b, Location loc, Value value, Type type) {
+  if (isa<FloatType>(type))
+    return arith::BitcastOp::create(b, loc, type, value);
+  if (value.getType() != type)
+    return arith::TruncIOp::create(b, loc, type, value);
+  return value;
+}
+
+bool KernelEmitter::liesAcross(const SymExpr &offset) const {
+  std::optional<SymExpr> across = strideAlong(offset, "row");
+  std::optional<SymExpr> along = strideAlong(offset, "v");
+  if (!across || !across->isInteger(1) || !along || along->isInteger(0) ||
+      along->isInteger(1))
+    return false;
+  std::set<std::string> names;
+  offset.collectSymbols(names);
+  return llvm::all_of(names, [&](const std::string &name) {
+    return name == "row" || name == "v" || square->symbols.contains(name);
+  });
+}
+
+Value KernelEmitter::squareArray(Type element) {
+  // A column more, lest a column's elements share a bank of the memory.
+  int64_t count = schedule.square * (schedule.square + 1);
+  int64_t bytes = count * bytesOf(element);
+  if (square->bytes + bytes > sharedLimit)
+    return {};
+  square->bytes += bytes;
+  Type type = b->getIntegerType(8 * bytesOf(element));
+  return shell->sharedArray(*b, loc, entry, type, count);
+}
+
+/// The rows of a square, or its columns, that are a warp's.
+void KernelEmitter::emitSquareLoop(llvm::function_ref<void(Value)> makeBody) {
+  emitLoop(*b, loc, constant(0), constant(schedule.square),
+           constant(squareWarps), {}, [&](Value number, ValueRange) {
+             ScopeGuard scope(*this);
+             makeBody(arith::AddIOp::create(*b, loc, entry.member, number));
+             return SmallVector<Value>();
+           });
+}
+
+/// The place of an element in an array: its column's, then its row's.
+static Value squarePlace(OpBuilder &b, Location loc, Value column, Value row,
+                         Value pitch) {
+  Value place = arith::MulIOp::create(b, loc, column, pitch);
+  place = arith::AddIOp::create(b, loc, place, row);
+  return arith::IndexCastOp::create(b, loc, b.getIndexType(), place);
+}
+
+Value KernelEmitter::fromSquare(unsigned buffer, Type element,
+                                const SymExpr &offset) {
+  if (!square || branchDepth > 0 || !liesAcross(offset))
+    return {};
+  std::string id = std::to_string(buffer) + "|" + offset.str();
+  auto [array, isNew] = square->arrays.try_emplace(id);
+  if (isNew && (array->second = squareArray(element))) {
+    Value outerRow = symbolValues["row"], outerColumn = symbolValues["v"];
+    emitBefore(square->before, square->scopes, [&] {
+      Value row = arith::AddIOp::create(*b, loc, square->firstRow, entry.lane);
+      auto within = [&](Value at, const SymExpr &extent) -> Value {
+        return arith::MinSIOp::create(*b, loc, at,
+                                      scalarOf(extent - SymExpr(1)));
+      };
+      // Threads beyond the edge read the last again: nobody asks for theirs.
+      row = within(row, ranges.at("row"));
+      emitSquareLoop([&](Value number) {
+        Value column =
+            arith::AddIOp::create(*b, loc, square->firstColumn, number);
+        symbolValues["row"] = row;
+        symbolValues["v"] = within(column, ranges.at("v"));
+        Value value =
+            asInteger(*b, loc, loadAt(buffers[buffer], element, offset));
+        Value place = squarePlace(*b, loc, number, entry.lane,
+                                  constant(schedule.square + 1));
+        memref::StoreOp::create(*b, loc, value, array->second, place);
+      });
+    });
+    symbolValues["row"] = outerRow;
+    symbolValues["v"] = outerColumn;
+  }
+  if (!array->second)
+    return {};
+  Value place = squarePlace(*b, loc, entry.lane, square->row,
+                            constant(schedule.square + 1));
+  Value value = memref::LoadOp::create(*b, loc, array->second, place);
+  return fromInteger(*b, loc, value, element);
+}
+
+bool KernelEmitter::toSquare(unsigned buffer, Value value,
+                             const SymExpr &offset) {
+  if (!square || !liesAcross(offset))
+    return false;
+  Value array = squareArray(value.getType());
+  if (!array)
+    return false;
+  Value place = squarePlace(*b, loc, entry.lane, square->row,
+                            constant(schedule.square + 1));
+  memref::StoreOp::create(*b, loc, asInteger(*b, loc, value), array, place);
+  square->stored.push_back({buffer, offset, value.getType(), array});
+  return true;
+}
+
+void KernelEmitter::emitSquares() {
+  size_t outer = schedule.loops.size() - 2;
+  SymExpr side(schedule.square);
+  SmallVector<SymExpr> counts(ArrayRef(schedule.loops).take_front(outer));
+  for (const SymExpr &size : ArrayRef(schedule.loops).drop_front(outer))
+    counts.push_back(
+        SymExpr::make(Kind::FloorDiv, {size + side - SymExpr(1), side}));
+  ranges["square"] = productOf(counts);
+  ranges["row"] = schedule.loops[outer];
+  ranges["v"] = schedule.loops[outer + 1];
+  SmallVector<SymExpr> loopIndex;
+  for (size_t loop = 0; loop < outer; ++loop) {
+    std::string symbol = "i" + std::to_string(loop);
+    ranges[symbol] = schedule.loops[loop];
+    loopIndex.push_back(SymExpr::symbol(symbol));
+  }
+  loopIndex.push_back(SymExpr::symbol("row"));
+  loopIndex.push_back(SymExpr::symbol("v"));
+  Index full = spaceIndex(loopIndex);
+  SmallVector<std::pair<unsigned, Index>> roots;
+  for (unsigned result = 0; result < kernelOp.getNumResults(); ++result)
+    roots.emplace_back(result, resultIndex(result, full));
+
+  /// What a thread does with an element, where there is one.
+  auto inside = [&](Value row, Value column, llvm::function_ref<void()> make) {
+    Value below = arith::CmpIOp::create(*b, loc, arith::CmpIPredicate::slt, row,
+                                        scalarOf(ranges.at("row")));
+    Value left = arith::CmpIOp::create(*b, loc, arith::CmpIPredicate::slt,
+                                       column, scalarOf(ranges.at("v")));
+    Value both = arith::AndIOp::create(*b, loc, below, left);
+    auto branch = scf::IfOp::create(*b, loc, both, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(*b);
+    b->setInsertionPointToStart(branch.thenBlock());
+    ScopeGuard scope(*this);
+    symbolValues["row"] = row;
+    symbolValues["v"] = column;
+    make();
+    symbolValues.erase("row");
+    symbolValues.erase("v");
+  };
+  scalarLoop("square", entry.begin, entry.end, entry.step, {}, [&](ValueRange) {
+    SmallVector<SymExpr> at =
+        delinearize(SymExpr::symbol("square"), counts, ranges);
+    for (size_t loop = 0; loop < outer; ++loop)
+      symbolValues[loopIndex[loop].name()] = scalarOf(at[loop]);
+    square.emplace();
+    square->firstRow = scalarOf(at[outer] * side);
+    square->firstColumn = scalarOf(at[outer + 1] * side);
+    square->scopes = scopes.size();
+    for (const auto &known : symbolValues)
+      square->symbols.insert(known.getKey());
+    // Between what is put into arrays and what takes it from there.
+    square->before = shell->barrier(*b, loc);
+    emitSquareLoop([&](Value number) {
+      square->row = number;
+      inside(arith::AddIOp::create(*b, loc, square->firstRow, number),
+             arith::AddIOp::create(*b, loc, square->firstColumn, entry.lane),
+             [&] { storeRoots(roots); });
+    });
+    if (!square->stored.empty())
+      shell->barrier(*b, loc);
+    for (const Square::Stored &stored : square->stored)
+      emitSquareLoop([&](Value number) {
+        inside(arith::AddIOp::create(*b, loc, square->firstRow, entry.lane),
+               arith::AddIOp::create(*b, loc, square->firstColumn, number),
+               [&] {
+                 Value place = squarePlace(*b, loc, number, entry.lane,
+                                           constant(schedule.square + 1));
+                 Value value =
+                     memref::LoadOp::create(*b, loc, stored.array, place);
+                 storeAt(buffers[stored.buffer],
+                         fromInteger(*b, loc, value, stored.element),
+                         stored.offset);
+               });
+      });
+    // The next square comes to the same arrays.
+    shell->barrier(*b, loc);
+    square.reset();
+    for (size_t loop = 0; loop < outer; ++loop)
+      symbolValues.erase(loopIndex[loop].name());
+    return SmallVector<Value>();
+  });
 }
 
 void KernelEmitter::store(unsigned buffer, Value value, const SymExpr &offset) {
   observed.offsets.push_back(offset);
+  if (toSquare(buffer, value, offset))
+    return;
   size_t inputs = kernelOp.getInputs().size();
   storeAt(buffers[buffer], value, offset, streams[buffer - inputs]);
 }
@@ -1804,27 +2027,73 @@ void KernelEmitter::emitRunning(const SymExpr &along, const SymExpr &extent,
   for (linalg::GenericOp op : running)
     for (Value start : startsOf(op))
       starts.push_back(broadcast(start));
-  scalarLoop(along.name(), constant(0), scalarOf(extent), constant(1), starts,
-             [&](ValueRange carried) {
-               SmallVector<Value> results;
-               runningPosition = full;
-               for (linalg::GenericOp op : running) {
-                 SmallVector<Value> arguments;
-                 for (Value input : op.getDpsInputs())
-                   arguments.push_back(broadcast(eval(input, full)));
-                 llvm::append_range(
-                     arguments,
-                     carried.slice(results.size(), op.getNumDpsInits()));
-                 for (auto [number, value] : llvm::enumerate(
-                          emitScalars(*op.getBody(), arguments, nullptr))) {
-                   results.push_back(broadcast(value));
-                   runningValues[op.getResult(number)] = results.back();
-                 }
-               }
+  auto combine = [&](linalg::GenericOp op, ArrayRef<Value> elements,
+                     ValueRange accumulators) {
+    SmallVector<Value> arguments(elements);
+    llvm::append_range(arguments, accumulators);
+    return emitScalars(*op.getBody(), arguments, nullptr);
+  };
+  /// The values at the position, from those before it.
+  auto run = [&](ValueRange carried) {
+    SmallVector<Value> results;
+    runningPosition = full;
+    for (linalg::GenericOp op : running) {
+      SmallVector<Value> elements;
+      for (Value input : op.getDpsInputs())
+        elements.push_back(broadcast(eval(input, full)));
+      if (team)
+        elements = shell->scanTeam(
+            *b, loc, elements,
+            [&](ArrayRef<Value> elements, ValueRange accumulators) {
+              return combine(op, elements, accumulators);
+            });
+      for (auto [number, value] : llvm::enumerate(
+               combine(op, elements,
+                       carried.slice(results.size(), op.getNumDpsInits())))) {
+        results.push_back(broadcast(value));
+        runningValues[op.getResult(number)] = results.back();
+      }
+    }
+    return results;
+  };
+  Value end = scalarOf(extent);
+  if (!team) {
+    scalarLoop(along.name(), constant(0), end, constant(1), starts,
+               [&](ValueRange carried) {
+                 SmallVector<Value> results = run(carried);
+                 storeRoots(roots);
+                 runningValues.clear();
+                 return results;
+               });
+    return;
+  }
+  // A warp has as many positions at a time as it has threads.
+  emitLoop(*b, loc, constant(0), end, constant(schedule.team), starts,
+           [&](Value first, ValueRange carried) {
+             ScopeGuard scope(*this);
+             ++team->loops;
+             Value at = arith::AddIOp::create(*b, loc, first, entry.member);
+             Value inside = arith::CmpIOp::create(
+                 *b, loc, arith::CmpIPredicate::slt, at, end);
+             // Threads beyond the end have the last element again, and nobody
+             // after them.
+             Value last = arith::SubIOp::create(*b, loc, end, constant(1));
+             symbolValues[along.name()] =
+                 arith::MinSIOp::create(*b, loc, at, last);
+             SmallVector<Value> results = run(carried);
+             auto branch = scf::IfOp::create(*b, loc, inside,
+                                             /*withElseRegion=*/false);
+             {
+               OpBuilder::InsertionGuard guard(*b);
+               b->setInsertionPointToStart(branch.thenBlock());
+               ScopeGuard inner(*this);
                storeRoots(roots);
-               runningValues.clear();
-               return results;
-             });
+             }
+             runningValues.clear();
+             symbolValues.erase(along.name());
+             --team->loops;
+             return shell->lastOfTeam(*b, loc, results);
+           });
 }
 
 Value KernelEmitter::evalReduction(linalg::GenericOp op, unsigned resultNumber,
@@ -2585,7 +2854,9 @@ LogicalResult KernelEmitter::emit(OpBuilder &builder, StringRef name,
     else
       emitRow(rowIndex);
   };
-  if (schedule.flat && schedule.columns) {
+  if (schedule.square) {
+    emitSquares();
+  } else if (schedule.flat && schedule.columns) {
     emitColumns({}, entry.begin, entry.end);
   } else if (schedule.flat) {
     ranges["v"] = schedule.loops[0];

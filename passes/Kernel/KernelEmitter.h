@@ -59,6 +59,10 @@ struct Schedule {
   bool threads = false;
   int64_t team = 1;
   bool across = false;
+  /// A block has a square of so many elements along each of the last two loops
+  /// at a time. What lies in memory along the first of them goes through memory
+  /// that its threads share. 0: there are no squares.
+  int64_t square = 0;
   /// Positions in memory have 32 bits; what is computed with has 64.
   bool narrow = false;
   /// Rows come in blocks of so many: what is read across them is transposed
@@ -125,8 +129,9 @@ struct KernelEntry {
   /// The iterations of the parallel loop that are this call's or thread's. The
   /// step is 1 where the loop has lanes.
   mlir::Value begin, end, step;
-  /// The thread's number in its team, and, `across`, its row's from `begin`;
-  /// null in a team of one.
+  /// The thread's number in its team, and, `across`, its row's from `begin`; of
+  /// a square, the rows and the column that it begins at. Null in a team of
+  /// one.
   mlir::Value member, lane;
   /// Scratch memory; null when the schedule asks for none.
   mlir::Value scratch;
@@ -159,7 +164,36 @@ public:
              Combine combine) {
     llvm_unreachable("a team without a shell for it");
   }
+
+  /// Of the values of a warp's threads, for each thread what those up to it
+  /// make, combined from the first to the last; and for all of them what the
+  /// last one has. For shells whose schedules have teams of a warp.
+  virtual llvm::SmallVector<mlir::Value>
+  scanTeam(mlir::OpBuilder &builder, mlir::Location loc,
+           llvm::ArrayRef<mlir::Value> values, Combine combine) {
+    llvm_unreachable("a team without a shell for it");
+  }
+  virtual llvm::SmallVector<mlir::Value>
+  lastOfTeam(mlir::OpBuilder &builder, mlir::Location loc,
+             llvm::ArrayRef<mlir::Value> values) {
+    llvm_unreachable("a team without a shell for it");
+  }
+
+  /// An array that the threads of a block share, and a place that all of them
+  /// come to before one goes on. For shells whose schedules have squares.
+  virtual mlir::Value sharedArray(mlir::OpBuilder &builder, mlir::Location loc,
+                                  const KernelEntry &entry, mlir::Type element,
+                                  int64_t count) {
+    llvm_unreachable("a square without a shell for it");
+  }
+  virtual mlir::Operation *barrier(mlir::OpBuilder &builder,
+                                   mlir::Location loc) {
+    llvm_unreachable("a square without a shell for it");
+  }
 };
+
+/// Threads of a square's block are rows of a warp each; so many rows there are.
+inline constexpr int64_t squareWarps = 8;
 
 /// Whether the kernel checks, at run time, indices that data decides.
 bool hasChecks(graph::KernelOp kernel);
@@ -321,6 +355,21 @@ private:
   void emitPack(unsigned buffer, mlir::Type element, const SymExpr &offset,
                 const SymExpr &start, const SymExpr &pitch);
 
+  /// Emits before an operation around us, where the first `depth` scopes are
+  /// open and less is known than here.
+  void emitBefore(mlir::Operation *before, size_t depth,
+                  llvm::function_ref<void()> make);
+
+  void emitSquares();
+  void emitSquareLoop(llvm::function_ref<void(mlir::Value)> makeBody);
+  /// Whether what is at `offset` lies along the rows of the square.
+  bool liesAcross(const SymExpr &offset) const;
+  /// An array for a square of elements; null where there is no memory left.
+  mlir::Value squareArray(mlir::Type element);
+  mlir::Value fromSquare(unsigned buffer, mlir::Type element,
+                         const SymExpr &offset);
+  bool toSquare(unsigned buffer, mlir::Value value, const SymExpr &offset);
+
   mlir::Value scalarOf(const SymExpr &expr);
   mlir::Value vectorOf(const SymExpr &expr);
   mlir::Type indexType() const;
@@ -393,6 +442,24 @@ private:
     llvm::StringMap<SymExpr> packs; // in scratch memory, in bytes
   };
   std::optional<RowBlock> block;
+  /// The square that is being emitted.
+  struct Square {
+    mlir::Value firstRow, firstColumn;
+    mlir::Operation *before = nullptr; // where what is read is put into arrays
+    size_t scopes = 0;                 // that are open there
+    llvm::StringSet<> symbols;         // that are known there
+    llvm::StringMap<mlir::Value> arrays;
+    mlir::Value row; // of the thread's element, in the square
+    struct Stored {
+      unsigned buffer;
+      SymExpr offset;
+      mlir::Type element;
+      mlir::Value array;
+    };
+    llvm::SmallVector<Stored> stored; // after the loop over the elements
+    int64_t bytes = 0;
+  };
+  std::optional<Square> square;
   /// The tile of columns that is being emitted.
   struct Tile {
     llvm::StringSet<> symbols; // that are known there

@@ -8,8 +8,9 @@
 //
 // Each element needs the one before it along one dimension. They accumulate as
 // PyTorch's CPU kernels do: float32 in double, the halves in float32, integers
-// in int64, so that the results are the same to the last bit. On CUDA they stay
-// calls: PyTorch scans in parallel, a loop of ours would not.
+// in int64, so that the results are the same to the last bit. On CUDA a row is
+// at most a warp's: where few are known to be there, they stay calls, of
+// PyTorch's kernels, which share out a row among blocks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,11 +32,26 @@ bool hasRows(const Tensor &in, int64_t dim, int64_t first) {
   return false;
 }
 
+bool isOnCPU(graph::CallOp call) {
+  return resultType(call).getDevice() == "cpu";
+}
+
+/// Rows that keep a GPU busy, and a length at which that does not matter.
+constexpr int64_t enoughRows = 512, shortRow = 1024;
+
 std::optional<int64_t> dimension(graph::CallOp call,
                                  const std::optional<Tensor> &in) {
-  if (!in || in->rank() == 0 || resultType(call).getDevice() != "cpu")
+  if (!in || in->rank() == 0)
     return std::nullopt;
-  return dimArgument(call, "dim", in->rank());
+  std::optional<int64_t> dim = dimArgument(call, "dim", in->rank());
+  if (!dim || isOnCPU(call))
+    return dim;
+  std::optional<int64_t> length = in->sizes[*dim].asInteger();
+  std::optional<int64_t> elements =
+      resultType(call).getNumElements().asInteger();
+  bool isShort = length && *length <= shortRow;
+  bool areMany = length && elements && *elements >= enoughRows * *length;
+  return isShort || areMany ? dim : std::nullopt;
 }
 
 /// The accumulator after each element; `next` gets the element and the one
@@ -90,7 +106,8 @@ Lowered lowerRunningLogSumExp(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> in = tensorArgument(call, kernel, "self");
   std::optional<int64_t> dim = dimension(call, in);
   // PyTorch's library is faster than one lane of ours.
-  if (!dim || !hasRows(*in, *dim, 0) || !isFloatingPoint(resultDType(call)))
+  if (!dim || !isFloatingPoint(resultDType(call)) ||
+      (isOnCPU(call) && !hasRows(*in, *dim, 0)))
     return failure();
   return accumulated(call, kernel, -std::numeric_limits<double>::infinity(),
                      [](const Scalar &x, const Scalar &sum) {
@@ -110,7 +127,8 @@ Lowered lowerRunningExtremum(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<Tensor> in = tensorArgument(call, kernel, "self");
   std::optional<int64_t> dim = dimension(call, in);
   // Without rows side by side, a branch is faster than what NaN asks for.
-  if (!dim || (isFloatingPoint(in->dtype) && !hasRows(*in, *dim, *dim)))
+  if (!dim || (isOnCPU(call) && isFloatingPoint(in->dtype) &&
+               !hasRows(*in, *dim, *dim)))
     return failure();
   DType dtype = computeType(in->dtype);
   Tensor x = kernel.cast(*in, dtype);

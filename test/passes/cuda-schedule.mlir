@@ -65,6 +65,57 @@ func.func @order(%x: !transposed) -> !transposed attributes {intarsia.symbols = 
 
 // -----
 
+// Tensors that do not all lie along the same dimension: squares, whose rows are along the
+// dimension that the others lie along. Dimensions that all have as one are one.
+
+!x = !intarsia.tensor<[1024, s0]xf32, device = "cuda:0">
+!view = !intarsia.tensor<[s0, 1024]xf32, strides = [1, s0], device = "cuda:0">
+!t = !intarsia.tensor<[s0, 1024]xf32, device = "cuda:0">
+!image = !intarsia.tensor<[s0, 96, 14, 15]xbf16, device = "cuda:0">
+!last = !intarsia.tensor<[s0, 14, 15, 96]xbf16, strides = [20160, 15, 1, 210], device = "cuda:0">
+!channels = !intarsia.tensor<[s0, 14, 15, 96]xbf16, device = "cuda:0">
+!rgb = !intarsia.tensor<[s0, 3, 14, 15]xbf16, device = "cuda:0">
+!lastRgb = !intarsia.tensor<[s0, 14, 15, 3]xbf16, strides = [630, 15, 1, 210], device = "cuda:0">
+!colours = !intarsia.tensor<[s0, 14, 15, 3]xbf16, device = "cuda:0">
+
+// CHECK-LABEL: func.func @transposed
+// CHECK: intarsia.kernel
+// CHECK-SAME: domain = #intarsia.expr<"32*floordiv(s0 + 31, 32)">
+// CHECK-NOT: flat
+// CHECK-SAME: grid = #intarsia.expr<"32*floordiv(s0 + 31, 32)">
+// CHECK-SAME: lanes = 1
+// CHECK-SAME: loops = [array<i64: 0>, array<i64: 1>]
+// CHECK-SAME: square = 32
+// CHECK-SAME: threads = 256
+func.func @transposed(%x: !x, %y: !t) -> !t attributes {intarsia.symbols = {s0 = [2, unit]}} {
+  %0 = intarsia.call "aten::t"(self = %x) {views = array<i64: 0>} : (!x) -> !view
+  %1 = intarsia.call "aten::add.Tensor"(self = %0, other = %y, alpha = 1) : (!view, !t) -> !t
+  return %1 : !t
+}
+
+// CHECK-LABEL: func.func @images
+// CHECK: domain = #intarsia.expr<"21*s0">
+// CHECK-SAME: loops = [array<i64: 0>, array<i64: 1, 2>, array<i64: 3>]
+// CHECK-SAME: square = 32
+func.func @images(%x: !image) -> !channels attributes {intarsia.symbols = {s0 = [2, unit]}} {
+  %0 = intarsia.call "aten::permute"(self = %x, dims = [0, 2, 3, 1]) {views = array<i64: 0>} : (!image) -> !last
+  %1 = intarsia.call "aten::clone"(self = %0, memory_format = #intarsia.memory_format<"contiguous">) : (!last) -> !channels
+  return %1 : !channels
+}
+
+// A square of three columns would be empty.
+
+// CHECK-LABEL: func.func @colours
+// CHECK: flat
+// CHECK-NOT: square
+func.func @colours(%x: !rgb) -> !colours attributes {intarsia.symbols = {s0 = [2, unit]}} {
+  %0 = intarsia.call "aten::permute"(self = %x, dims = [0, 2, 3, 1]) {views = array<i64: 0>} : (!rgb) -> !lastRgb
+  %1 = intarsia.call "aten::clone"(self = %0, memory_format = #intarsia.memory_format<"contiguous">) : (!lastRgb) -> !colours
+  return %1 : !colours
+}
+
+// -----
+
 // Rows: of one thread, of a warp, of a block.
 
 !four = !intarsia.tensor<[s0, 4]xf32, device = "cuda:0">
@@ -76,6 +127,7 @@ func.func @order(%x: !transposed) -> !transposed attributes {intarsia.symbols = 
 !column = !intarsia.tensor<[s1]xf32, device = "cuda:0">
 !stat = !intarsia.tensor<[100]xf32, device = "cuda:0">
 !box = !intarsia.tensor<[s0, 100, s1]xf32, device = "cuda:0">
+!rows = !intarsia.tensor<[1024, 2048]xf32, device = "cuda:0">
 !middle = !intarsia.tensor<[100]xf32, device = "cuda:0">
 
 // CHECK-LABEL: func.func @rows
@@ -118,4 +170,17 @@ func.func @columns(%d: !any) -> !column attributes {intarsia.symbols = {s0 = [2,
 func.func @around(%d: !box) -> !middle attributes {intarsia.symbols = {s0 = [2, unit], s1 = [2, unit]}} {
   %0 = intarsia.call "aten::sum.dim_IntList"(self = %d, dim = [0, 2], keepdim = false, dtype = none) : (!box) -> !middle
   return %0 : !middle
+}
+
+// A running sum: along a row within a warp, across the rows by a thread for each column.
+
+// CHECK-LABEL: func.func @running
+// CHECK: team = 32 : i64, threads = 256
+// CHECK: ops ["aten::cumsum"]
+// CHECK-NOT: team
+// CHECK: return
+func.func @running(%d: !rows) -> (!rows, !rows) {
+  %0 = intarsia.call "aten::cumsum"(self = %d, dim = 1, dtype = none) : (!rows) -> !rows
+  %1 = intarsia.call "aten::cumsum"(self = %0, dim = 0, dtype = none) : (!rows) -> !rows
+  return %0, %1 : !rows, !rows
 }

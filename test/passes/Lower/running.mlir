@@ -47,14 +47,25 @@ func.func @extremum(%x: !intarsia.tensor<[4, 5]xf32>) -> (!intarsia.tensor<[4, 5
   return %0#0, %0#1 : !intarsia.tensor<[4, 5]xf32>, !intarsia.tensor<[4, 5]xi64>
 }
 
-// PyTorch's scans for CUDA are parallel.
+// On CUDA a row is a warp's: few long ones are PyTorch's, which shares out a row.
 
+!few = !intarsia.tensor<[511, 1025]xf32, device = "cuda:0">
+!many = !intarsia.tensor<[512, 1025]xf32, device = "cuda:0">
+!short = !intarsia.tensor<[s0, 1024]xf32, device = "cuda:0">
+!unknown = !intarsia.tensor<[512, s0]xf32, device = "cuda:0">
 // CHECK-LABEL: func.func @cuda
 // CHECK: intarsia.call "aten::cumsum"
-func.func @cuda(%x: !intarsia.tensor<[8]xf32, device = "cuda:0">) -> !intarsia.tensor<[8]xf32, device = "cuda:0"> {
-  %0 = intarsia.call "aten::cumsum"(self = %x, dim = 0, dtype = none)
-    : (!intarsia.tensor<[8]xf32, device = "cuda:0">) -> !intarsia.tensor<[8]xf32, device = "cuda:0">
-  return %0 : !intarsia.tensor<[8]xf32, device = "cuda:0">
+// CHECK: intarsia.kernel{{.*}}ops ["aten::cumsum"]
+// CHECK: intarsia.kernel{{.*}}ops ["aten::cummax"]
+// CHECK: intarsia.call "aten::cumsum"
+func.func @cuda(%a: !few, %b: !many, %c: !short, %d: !unknown) -> (!few, !many, !short, !unknown)
+    attributes {intarsia.symbols = {s0 = [2, unit]}} {
+  %0 = intarsia.call "aten::cumsum"(self = %a, dim = 1, dtype = none) : (!few) -> !few
+  %1 = intarsia.call "aten::cumsum"(self = %b, dim = 1, dtype = none) : (!many) -> !many
+  %2:2 = intarsia.call "aten::cummax"(self = %c, dim = 1)
+    : (!short) -> (!short, !intarsia.tensor<[s0, 1024]xi64, device = "cuda:0">)
+  %3 = intarsia.call "aten::cumsum"(self = %d, dim = 1, dtype = none) : (!unknown) -> !unknown
+  return %0, %1, %2#0, %3 : !few, !many, !short, !unknown
 }
 
 // Where no rows lie side by side, PyTorch's loops are faster.
