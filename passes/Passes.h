@@ -41,6 +41,8 @@ struct PipelineOptions {
   bool f16c = true;
   /// Whether the machine has AVX-512F.
   bool avx512 = false;
+  /// Whether kernels of the CPU's tensors are CUDA's code, emulated.
+  bool emulated = false;
   /// Whether emulated CUDA kernels record their accesses.
   bool traces = false;
   /// The types of device for which calls become kernels; all others stay calls.

@@ -423,8 +423,9 @@ def LowerCalls : Pass<"lower-calls", "::mlir::ModuleOp"> {
       known to be empty, or is not on the one device of the others;
     * that device is not one of `devices`.
 
-    View operators stay calls: fusion looks through them.
-    docs/operators.md lists the table.
+    View operators stay calls: fusion looks through them. On CUDA a reduction
+    of few long rows is taken apart first: into one of pieces of the rows, and
+    one of what those make. docs/operators.md lists the table.
 
     ```mlir
     %0 = intarsia.call "aten::exp"(self = %x)
@@ -433,7 +434,9 @@ def LowerCalls : Pass<"lower-calls", "::mlir::ModuleOp"> {
   }];
   let options = [
     ListOption<"devices", "devices", "std::string",
-               "Types of device to make kernels for (cpu, cuda); default: cpu">];
+               "Types of device to make kernels for (cpu, cuda); default: cpu">,
+    Option<"emulated", "emulated", "bool", "false",
+           "What is on the CPU is lowered as for CUDA">];
   let dependentDialects = [
     "::intarsia::graph::GraphDialect", "::mlir::arith::ArithDialect",
     "::mlir::cf::ControlFlowDialect", "::mlir::linalg::LinalgDialect",

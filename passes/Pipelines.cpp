@@ -33,6 +33,7 @@ void buildLowerPipeline(OpPassManager &manager,
   manager.addPass(createPlanInplace());
   LowerCallsOptions lower;
   lower.devices.assign(options.devices.begin(), options.devices.end());
+  lower.emulated = options.emulated;
   manager.addPass(createLowerCalls(lower));
 }
 

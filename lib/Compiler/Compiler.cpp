@@ -344,6 +344,7 @@ private:
     pipeline.fma = target.has("fma");
     pipeline.f16c = target.has("f16c");
     pipeline.avx512 = target.has("avx512f");
+    pipeline.emulated = !options.emulate.empty();
     if (options.target == "cuda")
       pipeline.devices = {"cpu", "cuda"};
     lowerAndFuse(pipeline);

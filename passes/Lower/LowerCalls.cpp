@@ -16,6 +16,7 @@
 #include "passes/Lower/Arguments.h"
 #include "passes/Lower/EmbeddingGradient.h"
 #include "passes/Lower/InPlace.h"
+#include "passes/Lower/LongRows.h"
 #include "passes/Lower/Lowering.h"
 #include "passes/Lower/Refusals.h"
 #include "passes/Lower/Scalar.h"
@@ -105,66 +106,6 @@ bool hasKernelTypes(graph::CallOp call, ArrayRef<std::string> devices) {
          (!isFine(output.getType()) || isEmpty(output.getType()))))
       return false;
   return !call.getOutputs().empty();
-}
-
-const llvm::StringSet<> reductions = {
-    "all",
-    "amax",
-    "amin",
-    "aminmax",
-    "any",
-    "argmax",
-    "argmin",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "count_nonzero",
-    "huber_loss",
-    "kl_div",
-    "l1_loss",
-    "linalg_vector_norm",
-    "logsumexp",
-    "max",
-    "mean",
-    "min",
-    "mse_loss",
-    "nansum",
-    "norm",
-    "prod",
-    "smooth_l1_loss",
-    "soft_margin_loss",
-    "std",
-    "std_mean",
-    "sum",
-    "var",
-    "var_mean",
-};
-
-/// Whether the call reduces so few and so long rows that most of a GPU would
-/// have nothing to do: a row, or 32 of them side by side, is a block's, while
-/// PyTorch's kernels split it. Of what is not known only the worst is bad.
-bool hasFewLongRows(graph::CallOp call) {
-  constexpr int64_t fewBlocks = 64, muchForABlock = 1 << 17;
-  auto [space, rest] = call.getCallee().split("::");
-  if (space != "aten" || !reductions.contains(rest.split('.').first))
-    return false;
-  auto in = dyn_cast<graph::TensorType>(call.getInputs().front().getType());
-  auto out = dyn_cast<graph::TensorType>(call.getOutputs().front().getType());
-  if (!in || !out || !in.getDevice().starts_with("cuda"))
-    return false;
-  std::optional<int64_t> rows = out.getNumElements().asInteger();
-  if (!rows)
-    return false;
-  std::optional<SmallVector<int64_t>> dims;
-  if (call.arg("dim"))
-    dims = lower::dimsArgument(call, "dim", in.getRank());
-  bool across = dims && !dims->empty() &&
-                !llvm::is_contained(*dims, in.getRank() - 1) &&
-                in.hasContiguousStrides();
-  int64_t together = across ? std::min<int64_t>(*rows, 32) : 1;
-  if (*rows == 0 || *rows / together >= fewBlocks)
-    return false;
-  std::optional<int64_t> elements = in.getNumElements().asInteger();
-  return !elements || *elements / *rows * together > muchForABlock;
 }
 
 /// relu(addmm(...)) on a GPU becomes one call, whose product applies the
@@ -288,6 +229,13 @@ public:
         calls.clear();
       }
       function.walk([&](graph::CallOp call) { calls.push_back(call); });
+      for (graph::CallOp call : calls)
+        if (!call.getEffectful() && call.isPure() && !call.use_empty() &&
+            (emulated || lower::hasFewLongRows(call)) &&
+            hasKernelTypes(call, targets))
+          lower::splitLongRows(call);
+      calls.clear();
+      function.walk([&](graph::CallOp call) { calls.push_back(call); });
       for (graph::CallOp call : calls) {
         if (call.getEffectful())
           continue;
@@ -334,7 +282,8 @@ private:
                     call.getCallee() != "aten::copy" &&
                     call.getCallee() != "aten::index_put";
     if (!call.isPure() || !hasKernelTypes(call, targets) || call->use_empty() ||
-        isUpdate || lower::refusedByEager(call) || hasFewLongRows(call)) {
+        isUpdate || lower::refusedByEager(call) ||
+        lower::hasFewLongRows(call)) {
       ++numDeclined;
       return {};
     }

@@ -24,6 +24,8 @@ import pytest
 import torch
 from conftest import TOLERANCES
 
+import intarsia
+
 # Known to the compiler, and symbols: positions have 32 bits, then 64 (with more than
 # 10000 elements, here).
 SIZES = [(7, 13), (1, 1), (33, 257), (3, 2049), (300, 4), (64, 64)]
@@ -156,6 +158,36 @@ def test_transposes(dtype, size, dynamic):
     for got, want in zip(compiled(x, y), transposes(x, y), strict=True):
         torch.testing.assert_close(got, want, rtol=0, atol=0)
         assert got.stride() == want.stride()
+
+
+def few_long_rows(x, row):
+    h = x.bfloat16()
+    return (
+        (x * 2).sum(),
+        h.mean(),
+        h.float().mean(0),
+        (x + row).sum(-1, keepdim=True),
+        (x * row).exp().sum(0),
+        (x > 1).sum(),
+        x.amax(),
+        x.amin(-1),
+        (x * 100).int().amax(),
+        (x * 100).to(torch.int16).sum(),
+        x.sum(1).softmax(0) + x.mean(),
+    )
+
+
+@pytest.mark.parametrize("size", [(4, 100000), (3, 100003), (20011, 33)])
+def test_few_long_rows(size):
+    """In two stages, of which neither is PyTorch's."""
+    x, row = torch.rand(size) + 0.5, torch.rand(1, size[1])
+    with intarsia.record_compilations() as compilations:
+        compiled = torch.compile(few_long_rows, backend="intarsia", options={"emulate": "cuda"})
+        results = compiled(x, row)
+    assert not re.search(r"call aten::(sum|mean|am)", compilations[0].program.plan_text)
+    for got, want in zip(results, few_long_rows(x, row), strict=True):
+        rtol, atol = TOLERANCES.get(want.dtype, (0, 0))
+        torch.testing.assert_close(got, want, rtol=rtol, atol=atol)
 
 
 def test_more_transposes_than_shared_memory():

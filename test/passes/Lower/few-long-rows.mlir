@@ -1,18 +1,22 @@
 // RUN: intarsia-opt --lower-calls=devices=cpu,cuda --split-input-file %s | FileCheck %s
 
-// A row is at most a block's on a GPU: of few long ones PyTorch's kernel, which splits
-// them, makes more. What is not known may be long.
+// A row is at most a block's on a GPU: few long ones are cut into pieces, which make
+// partial results, and these the result.
 
 !x = !intarsia.tensor<[4096, 1024]xf32, device = "cuda:0">
 !s = !intarsia.tensor<[]xf32, device = "cuda:0">
 // CHECK-LABEL: @whole
-// CHECK: call "aten::sum"
+// CHECK: call "aten::view"({{.*}}size = [512, 8, 1024]
+// CHECK: intarsia.kernel({{.*}}ops ["aten::sum.dim_IntList"]{{.*}}-> !intarsia.tensor<[512, 1, 1]xf32
+// CHECK: intarsia.kernel({{.*}}ops ["aten::sum.dim_IntList"]{{.*}}-> !intarsia.tensor<[]xf32
 func.func @whole(%x: !x) -> !s {
   %0 = intarsia.call "aten::sum"(self = %x, dtype = none) : (!x) -> !s
   return %0 : !s
 }
 
 // -----
+
+// What is not known may be long, or not: PyTorch's kernel looks.
 
 !x = !intarsia.tensor<[s0, 1024]xf32, device = "cuda:0">
 !s = !intarsia.tensor<[]xf32, device = "cuda:0">
@@ -25,13 +29,48 @@ func.func @symbolic(%x: !x) -> !s attributes {intarsia.symbols = {s0 = [2, unit]
 
 // -----
 
-!x = !intarsia.tensor<[65536, 768]xf32, device = "cuda:0">
-!r = !intarsia.tensor<[768]xf32, device = "cuda:0">
+// Columns: 24 blocks have 32 of them each. The halves are rounded at the end.
+
+!x = !intarsia.tensor<[65536, 768]xbf16, device = "cuda:0">
+!r = !intarsia.tensor<[1, 768]xbf16, device = "cuda:0">
 // CHECK-LABEL: @columns
-// CHECK: call "aten::sum.dim_IntList"
+// CHECK: call "aten::view"({{.*}}size = [32, 2048, 768]
+// CHECK: intarsia.kernel({{.*}}-> !intarsia.tensor<[32, 1, 768]xf32
+// CHECK: intarsia.kernel({{.*}}-> !intarsia.tensor<[1, 768]xf32
+// CHECK: intarsia.kernel({{.*}}ops ["aten::div.Scalar"]
+// CHECK: intarsia.kernel({{.*}}ops ["prims::convert_element_type"]{{.*}}-> !intarsia.tensor<[1, 768]xbf16
 func.func @columns(%x: !x) -> !r {
-  %0 = intarsia.call "aten::sum.dim_IntList"(self = %x, dim = [0], keepdim = false, dtype = none) : (!x) -> !r
+  %0 = intarsia.call "aten::mean.dim"(self = %x, dim = [0], keepdim = true, dtype = none) : (!x) -> !r
   return %0 : !r
+}
+
+// -----
+
+// A row of a length that no number of pieces divides has a longer one's last piece.
+
+!x = !intarsia.tensor<[4, 1000003]xf32, device = "cuda:0">
+!r = !intarsia.tensor<[4]xf32, device = "cuda:0">
+// CHECK-LABEL: @prime
+// CHECK: intarsia.kernel({{.*}}ops ["aten::constant_pad_nd"]
+// CHECK: call "aten::view"
+// CHECK: ops ["aten::amax"]
+// CHECK: ops ["aten::amax"]{{.*}}-> !intarsia.tensor<[4]xf32
+func.func @prime(%x: !x) -> !r {
+  %0 = intarsia.call "aten::amax"(self = %x, dim = [1], keepdim = false) : (!x) -> !r
+  return %0 : !r
+}
+
+// -----
+
+// What has no pieces of its own kind is PyTorch's.
+
+!x = !intarsia.tensor<[4096, 1024]xf32, device = "cuda:0">
+!i = !intarsia.tensor<[]xi64, device = "cuda:0">
+// CHECK-LABEL: @position
+// CHECK: call "aten::argmax"
+func.func @position(%x: !x) -> !i {
+  %0 = intarsia.call "aten::argmax"(self = %x, dim = none, keepdim = false) : (!x) -> !i
+  return %0 : !i
 }
 
 // -----
