@@ -198,10 +198,22 @@ private:
         if (!arch || !code ||
             llvm::errorToBool(llvm::decodeBase64(*code, bytes)))
           throw CompileError("the code of kernel " + module + " is malformed");
-        result.cudaImages.push_back(
-            {arch->str(), entry->getBoolean("ptx").value_or(false),
-             std::string(bytes.begin(), bytes.end()), module,
-             entry->getInteger("shared").value_or(0)});
+        runtime::CudaImage image{
+            arch->str(), entry->getBoolean("ptx").value_or(false),
+            std::string(bytes.begin(), bytes.end()), module,
+            entry->getInteger("shared").value_or(0)};
+        if (image.code.empty()) {
+          auto known = llvm::find_if(
+              options.foreignImages, [&](const runtime::CudaImage &other) {
+                return std::tie(other.module, other.arch, other.isPtx) ==
+                       std::tie(image.module, image.arch, image.isPtx);
+              });
+          if (known == options.foreignImages.end())
+            throw CompileError("the code of kernel " + module + " for " +
+                               image.arch + " is not in the file");
+          image.code = known->code;
+        }
+        result.cudaImages.push_back(std::move(image));
       }
     variant.erase("images");
   }

@@ -26,6 +26,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Base64.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -160,6 +161,52 @@ static void addTarget(const OfflineOptions &options, Artifact &artifact,
   artifact.targets.push_back(std::move(compiled));
 }
 
+static bool isPtxFile(llvm::StringRef file) { return file.ends_with(".ptx"); }
+
+/// The kernels of other compilers that are records of an artifact.
+static std::vector<runtime::CudaImage> foreignImages(const std::string &input) {
+  std::vector<runtime::CudaImage> images;
+  try {
+    artifact::Archive archive(input);
+    if (!archive.find(plan::metadataRecord))
+      return images;
+    plan::Metadata metadata =
+        plan::metadataFromJson(archive.read(plan::metadataRecord));
+    for (const plan::Metadata::Target &target : metadata.targets)
+      for (const plan::Metadata::Image &image : target.images)
+        if (!image.module.empty())
+          images.push_back({image.arch, isPtxFile(image.file),
+                            archive.read(std::string(plan::ourRecords) +
+                                         target.folder + "/" + image.file),
+                            image.module, image.shared});
+  } catch (const std::runtime_error &error) {
+    throw OfflineError{OfflineStatus::InputError, input + ": " + error.what()};
+  }
+  return images;
+}
+
+/// A record of the program. What is a record of its own, the code of other
+/// compilers' kernels, is not in their descriptions, too.
+static void copyProgramRecord(const artifact::Archive &input,
+                              const artifact::Record &record,
+                              const std::vector<CompiledProgram> &targets,
+                              artifact::ArchiveWriter &output) {
+  std::vector<std::string> codes;
+  if (llvm::StringRef(record.name).ends_with(".json"))
+    for (const CompiledProgram &compiled : targets)
+      for (const runtime::CudaImage &image : compiled.cudaImages)
+        if (!image.module.empty())
+          codes.push_back(llvm::encodeBase64(image.code));
+  if (codes.empty())
+    return output.copy(input, record);
+  std::string text = input.read(record.name);
+  for (const std::string &code : codes)
+    for (size_t at = text.find(code); at != std::string::npos;
+         at = text.find(code, at))
+      text.erase(at, code.size());
+  output.add(record.name, text);
+}
+
 /// The versions that the operators are known to mean the same in.
 static void setTorchRange(plan::Metadata &metadata) {
   llvm::StringRef version = runtime::torchApi().torchVersion;
@@ -225,7 +272,7 @@ static void writeArtifact(const OfflineOptions &options, Artifact &artifact) {
     if (!options.codeOnly)
       for (const artifact::Record &record : input.records())
         if (plan::isProgramRecord(record.name))
-          output.copy(input, record);
+          copyProgramRecord(input, record, artifact.targets, output);
     for (auto [target, compiled] :
          llvm::zip_equal(artifact.metadata.targets, artifact.targets)) {
       const std::string folder =
@@ -410,6 +457,8 @@ static void compileOrThrow(OfflineOptions options, std::ostream &out,
 
   CompileOptions compileOptions = options.compile;
   compileOptions.archs = archs;
+  if (compileOptions.target == "cuda")
+    compileOptions.foreignImages = foreignImages(options.input);
   std::string emitted;
   if (options.emit) {
     compileOptions.observedStage = options.emit;

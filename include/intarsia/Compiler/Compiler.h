@@ -69,6 +69,9 @@ struct CompileOptions {
   std::vector<std::string> archs = {"sm_80"};
   /// Look for ptxas.
   bool cubins = true;
+  /// The code of other compilers' kernels that the program describes without
+  /// it, as an artifact does.
+  std::vector<runtime::CudaImage> foreignImages = {};
   /// A test aid, "" or "cuda": kernels for the CPU have the code of CUDA's,
   /// whose threads are emulated (`gpu-to-simt`).
   std::string emulate;
