@@ -7,13 +7,14 @@
 """Times the programs of `programs.py`, and what of their time nobody can save.
 
 The floor of a program is what its library calls and registered operators take by
-themselves: the times of the calls in Intarsia's plans, by its own profiler. That of a
-kernel is what copying its bytes takes, which it reads or writes once. Time above the
-floor is what a compiler is to blame for, except what passes outside of the compiled
-programs, in Dynamo's guards, AOTAutograd and autograd: Inductor's time over both is the
-most that its time can be a multiple of a compiler's, and what is above both is the
-compilers' own. Of training steps the peak memory is
-told, too, and the least that the plans' lifetimes allow.
+themselves: the times of the calls in Intarsia's plans, by its own profiler. Inductor calls
+eager's library for products, which may be another one than Intarsia's: its floor is that of
+the plans with ``products="eager"``. That of a kernel is what copying its bytes takes, which
+it reads or writes once. Time above the floor is what a compiler is to blame for, except
+what passes outside of the compiled programs, in Dynamo's guards, AOTAutograd and autograd:
+Inductor's time over both is the most that its time can be a multiple of a compiler's, and
+what is above both is the compilers' own. Of training steps the peak memory is told, too,
+and the least that the plans' lifetimes allow.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class Floor:
     of Intarsia's plans, and outside of its programs, where Dynamo, AOTAutograd and autograd
     work."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, products: str) -> None:
         from intarsia import backend
 
         original = backend._compile_graph
@@ -128,7 +129,8 @@ class Floor:
             return Observed(original(*arguments, **keywords), self.spent)
 
         def another(*arguments: Any, **keywords: Any) -> Any:
-            return lookup_backend("intarsia")(*arguments, **keywords)
+            options = {"products": products}
+            return lookup_backend("intarsia")(*arguments, options=options, **keywords)
 
         uncached = functorch_config.patch(enable_autograd_cache=False)
         with mock.patch.object(backend, "_compile_graph", observed), uncached:
@@ -246,21 +248,23 @@ def measure(
             continue
         steps[candidate] = step
     count = len(program.inputs)
-    floor = Floor(program)
+    floors = {products: Floor(program, products) for products in ("auto", "eager")}
     turns: dict[str, Callable[[], Any]] = dict(steps)
-    turns |= {"calls": floor.step_calls, "outside": floor.step_outside}
+    turns |= {f"calls, {products}": floor.step_calls for products, floor in floors.items()}
+    turns["outside"] = floors["auto"].step_outside
     if is_kernel:
         turns["copy"] = copier(program, expected)
     seconds = interleaved(turns, (), arguments.rounds, grad=program.training)
-    del seconds["calls"], seconds["outside"]
     least = seconds.pop("copy", 0.0)
+    auto, eager = (max(least, statistics.median(f.calls)) / count for f in floors.values())
     peaks = {name: peak_bytes(step) for name, step in steps.items() if program.training}
     return {
         "group": "suite",
         "case": name,
-        "seconds": {candidate: spent / count for candidate, spent in seconds.items()},
-        "floor": max(least, statistics.median(floor.calls)) / count,
-        "outside": statistics.median(floor.outside) / count,
+        "seconds": {candidate: seconds[candidate] / count for candidate in steps},
+        "floor": auto,
+        "floor of eager's library": eager,
+        "outside": statistics.median(floors["auto"].outside) / count,
         "peak": peaks,
         "lifetimes": bound,
         "without": without,
@@ -286,7 +290,11 @@ def bench(
     rows = []
     for name, make in programs.items():
         if not arguments.only or arguments.only in name:
-            rows.append(measure(name, make, arguments, interleaved, are_kernels))
+            try:
+                rows.append(measure(name, make, arguments, interleaved, are_kernels))
+            except ModuleNotFoundError as error:
+                console.print(f"{name}: {error}; `./dev conformance programs` installs it")
+                continue
             console.print(describe(rows[-1]), soft_wrap=True)
     if rows:
         console.print(table(rows))
@@ -295,8 +303,10 @@ def bench(
 
 def describe(row: dict) -> str:
     times = [f"{name} {value * 1e3:.3f}" for name, value in row["seconds"].items()]
-    floor = f"floor {row['floor'] * 1e3:.3f}, outside {row['outside'] * 1e3:.3f} ms"
-    lines = [f"{row['case']}: {', '.join(times)}, {floor}"]
+    floor = ", ".join(
+        f"{what} {row[what] * 1e3:.3f}" for what in ("floor", "floor of eager's library", "outside")
+    )
+    lines = [f"{row['case']}: {', '.join(times)}, {floor} ms"]
     if row["peak"]:
         peaks = [f"{name} {value / 2**20:.1f}" for name, value in row["peak"].items()]
         bound = row["lifetimes"] / 2**20
@@ -327,9 +337,11 @@ def table(rows: list[dict]) -> Table:
                 ratios[name].append(seconds[name] / own)
             cells.append(f"{ratios[name][-1]:.2f}" if known else "-")
         if "inductor" in seconds:
-            for below in (least, least + row["outside"]):
-                above = seconds["intarsia"] - below
-                cells.append(f"{(seconds['inductor'] - below) / above:.2f}" if above > 0 else "-")
+            theirs = row["floor of eager's library"]
+            for more in (0.0, row["outside"]):
+                above = seconds["intarsia"] - least - more
+                ratio = (seconds["inductor"] - theirs - more) / above if above > 0 else 0.0
+                cells.append(f"{ratio:.2f}" if ratio > 0 else "-")
             bounds.append(seconds["inductor"] / (least + row["outside"]))
             cells.append(f"{bounds[-1]:.2f}")
         result.add_row(*cells)
