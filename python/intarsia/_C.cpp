@@ -21,6 +21,7 @@
 #include "intarsia/Runtime/Program.h"
 #include "intarsia/Runtime/TorchPython.h"
 #include "intarsia/Target/Kernels.h"
+#include "lib/Runtime/Overlap.h"
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -30,12 +31,15 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <sstream>
+#include <tuple>
 #include <vector>
 
 namespace nb = nanobind;
@@ -296,6 +300,9 @@ struct PyProgram {
   bool gradEnabled = false;
   /// Makes the context manager of the first call; void afterwards.
   nb::object firstContext;
+  /// Inputs of which two must lie apart if one is written: their indices,
+  /// whether the program writes them, and what the user calls them.
+  std::vector<std::tuple<size_t, bool, std::string>> apart;
 
   const runtime::Program &program() const {
     return compiled ? *compiled : loaded->program();
@@ -371,6 +378,42 @@ struct PyProgram {
   }
 
 private:
+  /// Raises an OverlapError where a written input has an element of another.
+  void checkApart(ValueArray &inputs) const {
+    const runtime::TorchApi &torch = runtime::torchApi();
+    struct Place {
+      const void *storage;
+      size_t input;
+      bool written;
+      const std::string *name;
+    };
+    std::vector<Place> places;
+    places.reserve(apart.size());
+    for (const auto &[input, written, name] : apart)
+      if (const Value &value = inputs[input]; value.kind == Value::Kind::Tensor)
+        places.push_back({torch.storage(value.tensor), input, written, &name});
+    std::sort(places.begin(), places.end(), [](const Place &a, const Place &b) {
+      return std::tie(a.storage, a.input) < std::tie(b.storage, b.input);
+    });
+    for (size_t i = 0; i < places.size(); ++i)
+      for (size_t j = i + 1; j < places.size(); ++j) {
+        const Place &a = places[i], &b = places[j];
+        if (!a.storage || a.storage != b.storage)
+          break;
+        runtime::TensorInfo first, second;
+        if (!(a.written || b.written) ||
+            torch.describe(inputs[a.input].tensor, &first) ||
+            torch.describe(inputs[b.input].tensor, &second) ||
+            (first.strides && second.strides &&
+             !runtime::mayOverlap(first, second)))
+          continue;
+        raise("OverlapError", "inputs " + *a.name + " and " + *b.name +
+                                  " share memory, one of them is written, and "
+                                  "the program was compiled for inputs that "
+                                  "lie apart");
+      }
+  }
+
   nb::object run(nb::list args, uint32_t flags,
                  runtime::Profile *profile) const {
     const runtime::Program &program = this->program();
@@ -382,6 +425,8 @@ private:
     ValueArray inputs(count), outputs(resultCount);
     for (size_t i = 0; i < count; ++i)
       fromPython(PyList_GET_ITEM(args.ptr(), Py_ssize_t(i)), inputs[i]);
+    if (!apart.empty()) [[unlikely]]
+      checkApart(inputs);
     // The caller's list must not keep memory alive that the program could free
     // at its last use.
     if (PyList_SetSlice(args.ptr(), 0, PY_SSIZE_T_MAX, nullptr) != 0)
@@ -406,6 +451,20 @@ private:
     return results;
   }
 };
+
+bool mayOverlap(nb::object a, nb::object b) {
+  ValueArray values(2);
+  runtime::TensorInfo infos[2];
+  nb::object objects[] = {a, b};
+  for (size_t i = 0; i < 2; ++i) {
+    fromPython(objects[i].ptr(), values[i]);
+    if (values[i].kind != Value::Kind::Tensor ||
+        runtime::torchApi().describe(values[i].tensor, &infos[i]) ||
+        !infos[i].strides)
+      return true;
+  }
+  return runtime::mayOverlap(infos[0], infos[1]);
+}
 
 //===----------------------------------------------------------------------===//
 // Compiling and loading
@@ -773,6 +832,8 @@ NB_MODULE(_C, m) {
           "The first call runs inside the context manager that `make` returns.")
       .def_rw("grad_enabled", &PyProgram::gradEnabled,
               "Whether runs turn grad mode on, as kernels saw it in eager.")
+      .def_rw("apart", &PyProgram::apart,
+              "Inputs that must lie apart: (index, is written, name).")
       .def_prop_ro("input_names",
                    [](const PyProgram &self) {
                      nb::list names;
@@ -814,6 +875,9 @@ NB_MODULE(_C, m) {
         "Loads an artifact.");
   m.def("load_operator_library", &runtime::loadOperatorLibrary,
         nb::arg("path"));
+  m.def("may_overlap", &mayOverlap, nb::arg("a"), nb::arg("b"),
+        "Whether two strided tensors of one storage may have an element in "
+        "common.");
   m.def("operator_schema", &operatorSchema, nb::arg("name"),
         "What PyTorch knows of an operator, as JSON; None: not registered.");
   m.def("operator_facts", &operatorFacts, nb::arg("name"),

@@ -70,6 +70,8 @@ class CachedProgram(OutputCode):
         As the program's.
     has_tokens : bool
         Whether it orders calls by tokens. PyTorch forgets in its cache to hand them on.
+    apart : list of (int, bool, str)
+        As the program's.
     """
 
     program: Any
@@ -77,6 +79,7 @@ class CachedProgram(OutputCode):
     kind: str
     grad_enabled: bool
     has_tokens: bool
+    apart: list[tuple[int, bool, str]]
 
     def __post_init__(self) -> None:
         self._boxed_call = True
@@ -98,7 +101,7 @@ class CachedProgram(OutputCode):
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
         if isinstance(self.program, bytes):
             self.program = pickle.loads(self.program)
-        _hooks.prepare_program(self.program, self.grad_enabled)
+        _hooks.prepare_program(self.program, self.grad_enabled, self.apart)
         log.info("%s: found in PyTorch's cache", self.name)
         logs.show(self.name, self.program)
         record(Compilation(self.name, self.kind, 0.0, self.program, "", cached=True))

@@ -18,8 +18,8 @@ import sympy
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import _disable_current_modes
 
+from intarsia._extension import extension
 from intarsia._fakes import fake_location
 from intarsia._fx import source_line
 from intarsia._hooks import overloads_of
@@ -93,7 +93,7 @@ class Contract:
                 self._alias(t, want, place)
             return t
         for name, other in self.seen.get(storage(t), ()) if t.numel() else ():
-            if other is not None and not _overlap(t, other):
+            if other is not None and not extension().may_overlap(t, other):
                 continue  # parts of one new tensor
             raise ContractError(
                 f"{self.node.target}: {place} shares memory with {name}, which "
@@ -184,16 +184,6 @@ _warned: set[tuple[Any, str]] = set()
 def _text(sizes: Sequence[Any], promised: Sequence[Any]) -> str:
     shown = (m if n is None else n for n, m in zip(sizes, promised, strict=True))
     return f"[{', '.join(map(str, shown))}]"
-
-
-def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors of one storage have an element in common."""
-    if a.dtype != b.dtype:
-        return True
-    with _disable_current_modes():
-        of_a = torch.zeros(a.untyped_storage().nbytes() // a.itemsize, dtype=torch.bool)
-        of_a.as_strided(a.size(), a.stride(), a.storage_offset()).fill_(True)
-        return bool(of_a.as_strided(b.size(), b.stride(), b.storage_offset()).any())
 
 
 def is_plain(value: Any) -> bool:

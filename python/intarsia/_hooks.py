@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -176,9 +176,12 @@ def _note_autocast(gm: fx.GraphModule, state: _Autocast) -> None:
 # --- Running a program ----------------------------------------------------------
 
 
-def prepare_program(program: Any, grad_enabled: bool) -> None:
+def prepare_program(
+    program: Any, grad_enabled: bool, apart: Sequence[tuple[int, bool, str]] = ()
+) -> None:
     """What a new program has to know of its surroundings."""
     program.grad_enabled = grad_enabled
+    program.apart = list(apart)
     program.set_first_context(without_alias_analysis)
 
 

@@ -68,7 +68,7 @@ def partition(
     second = [node for node in there if not node.users] + calls.repeated
     _add_outputs(joint, num_fwd_outputs, first, second)
     kwargs["num_fwd_outputs"] = num_fwd_outputs + len(first)
-    with _without_side_effects(calls), _with_our_fusion():
+    with _without_side_effects(joint, calls), _with_our_fusion():
         try:
             split = min_cut_rematerialization_partition if fuse else default_partition
             forward, backward = split(joint, inputs, **kwargs)
@@ -214,19 +214,47 @@ def _is_custom_call(node: fx.Node) -> bool:
 
 
 @contextlib.contextmanager
-def _without_side_effects(calls: _Calls) -> Iterator[None]:
-    """Custom operators count as pure, so that each call is only where it has a use."""
+def _without_side_effects(joint: fx.GraphModule, calls: _Calls) -> Iterator[None]:
+    """Custom operators count as pure, so that each call is only where it has a use.
+
+    Not inside of branches, loops and regions, which stay what they are.
+    """
     from torch.fx.node import _side_effectful_functions
 
     called = {node.target for node in (*calls.forward, *calls.backward)}
     called |= {node.args[0] for node in (*calls.forward, *calls.backward) if node.args}
     marked = {op for op in called if isinstance(op, torch._ops.OpOverload)}
     marked &= _side_effectful_functions
+    inside = [
+        node
+        for module in joint.modules()
+        if isinstance(module, fx.GraphModule) and module is not joint
+        for node in module.graph.nodes
+        if node.op == "call_function" and node.target in marked
+    ]
+    stand_ins = {op: _StandIn(op) for op in {node.target for node in inside}}
+    for node in inside:
+        node.target = stand_ins[node.target]
     _side_effectful_functions.difference_update(marked)
+    _side_effectful_functions.update(stand_ins.values())
     try:
         yield
     finally:
+        for node in inside:
+            node.target = node.target.op
+        _side_effectful_functions.difference_update(stand_ins.values())
         _side_effectful_functions.update(marked)
+
+
+class _StandIn:
+    """In the place of an operator, for as long as others of it count as pure."""
+
+    def __init__(self, op: torch._ops.OpOverload) -> None:
+        self.op = op
+        self.__name__ = "stand_in"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.op(*args, **kwargs)
 
 
 #: Operators of which passes/Lower makes kernels, and which PyTorch's partitioner, whose

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import fx
 
 from intarsia._fx import source_line
+from intarsia._hooks import overloads_of
 from intarsia._namespaces import is_custom
 from intarsia.errors import CompileError
 
-__all__ = ["check_writes"]
+__all__ = ["check_writes", "use_what_is_written"]
 
 
 def check_writes(gm: fx.GraphModule) -> None:
@@ -40,17 +43,7 @@ def check_writes(gm: fx.GraphModule) -> None:
         for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
             _check_cast(node)
     for node in gm.graph.nodes:
-        target = node.target
-        if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
-            continue
-        if not is_custom(target):
-            continue
-        declared = target._schema.arguments
-        named = zip(declared, node.args, strict=False)
-        given = [*named, *((a, node.kwargs[a.name]) for a in declared if a.name in node.kwargs)]
-        for argument, value in given:
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
+        for target, argument, value in _written(node):
             for member in value if isinstance(value, (list, tuple)) else (value,):
                 written = member.meta.get("example_value") if isinstance(member, fx.Node) else None
                 base = written._base if isinstance(written, torch.Tensor) else None
@@ -64,6 +57,56 @@ def check_writes(gm: fx.GraphModule) -> None:
                     f"y = view.clone(); op(y); view.copy_(y)\n"
                     f"  source:   {source_line(node)}"
                 )
+
+
+def use_what_is_written(gm: fx.GraphModule) -> None:
+    """Puts the argument that an operator writes in the place of the result that is it.
+
+    An operator tagged ``inplace`` or ``out`` returns what it was given. AOTAutograd traces two
+    values, of which a later write through one name does not change the other.
+    """
+    for module in gm.modules():
+        if not isinstance(module, fx.GraphModule):
+            continue
+        for node in list(module.graph.nodes):
+            for target, argument, value in _written(node):
+                index = _returned(target, argument)
+                if index is None or not isinstance(value, fx.Node):
+                    continue
+                is_alone = len(target._schema.returns) == 1
+                for result in [node] if is_alone else _members(node, index):
+                    # A branch may not return what it was given.
+                    result.replace_all_uses_with(
+                        value, lambda user, inner=module is not gm: not inner or user.op != "output"
+                    )
+                module.recompile()
+
+
+def _written(
+    node: fx.Node,
+) -> Iterator[tuple[torch._ops.OpOverload, torch._C.Argument, Any]]:
+    """What a node gives to the arguments that its custom operator writes."""
+    for target in filter(is_custom, overloads_of(node.target)):
+        for i, argument in enumerate(target._schema.arguments):
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            if argument.name in node.kwargs:
+                yield target, argument, node.kwargs[argument.name]
+            elif i < len(node.args) and not argument.kwarg_only:
+                yield target, argument, node.args[i]
+
+
+def _returned(target: torch._ops.OpOverload, argument: torch._C.Argument) -> int | None:
+    """Which result of an operator tagged inplace or out is this argument."""
+    if not {torch.Tag.inplace, torch.Tag.out}.intersection(target.tags):
+        return None
+    aliases = [result.alias_info for result in target._schema.returns]
+    same = (a is not None and a.before_set == argument.alias_info.before_set for a in aliases)
+    return next((i for i, found in enumerate(same) if found), None)
+
+
+def _members(node: fx.Node, index: int) -> list[fx.Node]:
+    return [u for u in node.users if u.target is operator.getitem and u.args[1] == index]
 
 
 #: Of PyTorch's operators in place, those whose fake implementations cast what they should

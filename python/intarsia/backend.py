@@ -27,6 +27,7 @@ import torch
 from torch import fx
 
 from intarsia import (
+    _apart,
     _cache,
     _cuda,
     _cudagraphs,
@@ -43,7 +44,8 @@ from intarsia import (
 from intarsia._extension import extension
 from intarsia._fingerprint import may_call_custom_code
 from intarsia._recording import Compilation, record, record_compilations
-from intarsia._writes import check_writes
+from intarsia._writes import check_writes, use_what_is_written
+from intarsia.errors import CompileError
 from intarsia.options import Options
 
 __all__ = ["Compilation", "intarsia", "record_compilations"]
@@ -89,6 +91,7 @@ def intarsia(
         ``BackendCompilerFailed``.
     """
     settings = Options.resolve(mode, options)
+    _check_modes(gm)
 
     def compile_piece(piece: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         test = _pieces.has_effects_inside
@@ -106,6 +109,18 @@ def intarsia(
         args = (gm, example_inputs, test, compile_piece, settings.strict)
         return _pieces.compile_in_pieces(*args)
     return compile_piece(gm, example_inputs)
+
+
+def _check_modes(gm: fx.GraphModule) -> None:
+    """Refuses a region of inference mode: AOTAutograd fails inside of it, and stays in it."""
+    for module in gm.modules():
+        for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
+            if node.target is torch.autograd.grad_mode._enter_inference_mode:
+                raise CompileError(
+                    "torch.inference_mode() inside of a compiled function is not traced by "
+                    "AOTAutograd: use torch.no_grad() there, or torch.inference_mode() around the "
+                    f"call\n  source:   {_fx.source_line(node.next)}"
+                )
 
 
 def _compile_dynamo_graph(
@@ -142,8 +157,9 @@ def _compile_dynamo_graph(
             if not caching:
                 return program
             has_tokens = any(map(_fx.is_ordered, graph.graph.nodes))
-            name = f"{stem}_{kind}"
-            return _cache.CachedProgram(program, name, kind, inference_grad, has_tokens)
+            return _cache.CachedProgram(
+                program, f"{stem}_{kind}", kind, inference_grad, has_tokens, program.apart
+            )
 
         return _cache.cacheable(compile_graph) if caching else compile_graph
 
@@ -158,6 +174,7 @@ def _compile_dynamo_graph(
         decompositions=decompositions.table(),
     )
     check_writes(gm)
+    use_what_is_written(gm)
     # On a GPU the kernels of a triton_op are launched by the plan; elsewhere it stays whole,
     # as every other operator does.
     # PyTorch would run an operator once where the program calls it twice with equal
@@ -171,7 +188,8 @@ def _compile_dynamo_graph(
         cache = _cache.keyed_by(settings, ambient, may_call_custom_code(gm, example_inputs))
     analysed = _triton.target(gpus) if opens else nullcontext()
     with _hooks.keep_effects(gm), settled, cache, analysed:
-        return backend(gm, example_inputs)
+        compiled = backend(gm, example_inputs)
+    return _apart.in_eager_where_moved(gm, example_inputs, compiled, stem)
 
 
 # Fires when torch.compile resolves the backend, before anything is traced.
@@ -226,10 +244,12 @@ def _compile_piece(
             log.info("%s: %s", name, note)
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     numbers = itertools.count()
+    static = _static_inputs(placeholders, kind)
+    names = [_input_name(node, user_names) for node in placeholders]
     read = _fx.read_graph(
         gm,
-        static_inputs=_static_inputs(placeholders, kind),
-        input_names=[_input_name(node, user_names) for node in placeholders],
+        static_inputs=static,
+        input_names=names,
         visible_outputs=_visible_outputs(gm, kind),
         compile_subgraph=lambda subgraph: _subgraphs.compiled_when_called(
             subgraph, lambda: settings.for_graph(f"{name}_subgraph{next(numbers)}")
@@ -243,7 +263,9 @@ def _compile_piece(
         logs.show(name, program, folder)
     # AOTAutograd's calling convention: one list, which the callee empties.
     program._boxed_call = True
-    _hooks.prepare_program(program, grad_enabled)
+    metadata = _metadata() if kind != "backward" else None
+    apart = _apart.watched(placeholders, names, metadata, static)
+    _hooks.prepare_program(program, grad_enabled, apart)
     seconds = time.perf_counter() - start
     log.info(
         "%s: %d nodes, %d calls, %d kernels, compiled in %.1f ms",

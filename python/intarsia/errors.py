@@ -20,6 +20,7 @@ __all__ = [
     "IntarsiaError",
     "LoadError",
     "OptionError",
+    "OverlapError",
 ]
 
 
@@ -45,6 +46,10 @@ class ContractError(IntarsiaError):
 
 class GuardError(IntarsiaError, ValueError):
     """An input does not fit what the program was compiled for."""
+
+
+class OverlapError(GuardError):
+    """Inputs share memory, one is written, and the program was compiled for others."""
 
 
 class IndexOutOfRangeError(IntarsiaError, IndexError):

@@ -15,14 +15,22 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.utils.checkpoint
 from conftest import BYTES
+from functorch.experimental.control_flow import map as functorch_map
 from torch import Tensor
+from torch._higher_order_ops.associative_scan import associative_scan
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.switch import switch
+from torch.nn.attention.flex_attention import flex_attention
+from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils import _pytree as pytree
 
 #: What the kernels (never the fakes) saw, in order: the kind's name, then data.
@@ -65,6 +73,7 @@ AOT_ALIAS = "AOTAutograd: output has alias annotations"
 EXPORT_RESULT = "export: Expected code to be unreachable"
 EXPORT_ALIAS = "export: expected compiled_fn to be GraphModule"
 SERIALISER = "serialiser: Failed serializing node"
+HIGHER_ORDER = "serialiser: Failed serializing node.*target=torch.ops.higher_order."
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +85,8 @@ class Kind:
     name
         What the table calls it.
     group
-        ``arguments``, ``returns``, ``mutation``, ``effects`` or ``layout``.
+        ``arguments``, ``returns``, ``mutation``, ``effects``, ``layout``,
+        ``registrations`` or ``surroundings``.
     schema
         The operator's schema without its name.
     make
@@ -965,7 +975,10 @@ mutation(
     "returned, tagged inplace",
     "(Tensor(a!) target, Tensor value) -> Tensor(a!)",
     lambda t, v: t.add_(v.clone()),
-    lambda op: lambda x, v: (op(x, v) * 2, op(x[1], v[0]) * 2, x),
+    # A write through one name is seen through the other.
+    lambda op: (
+        lambda x, v: (lambda r: (x.mul_(2), r * 2, op(x[1], r[0]).add_(1), r, x)[1:])(op(x, v))
+    ),
     fake=lambda t, v: t,
     tags=[torch.Tag.inplace],
     functional=WRONG,
@@ -974,7 +987,11 @@ mutation(
     "tagged out",
     "(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
     lambda x, *, out: out.copy_(x * 2),
-    lambda op: lambda x, v: (lambda y: (op(v, out=y), y + 1))(torch.empty_like(v)),
+    lambda op: (
+        lambda x, v: (lambda y: (lambda r: (y.add_(1), r * 2, r.mul_(3), y + 1)[1:])(op(v, out=y)))(
+            torch.empty_like(v)
+        )
+    ),
     fake=lambda x, *, out: out,
     tags=[torch.Tag.out],
     overload="out",
@@ -1349,3 +1366,318 @@ def _layout(tag: str) -> None:
 
 for _tag in _ORDERS:
     _layout(_tag)
+
+
+# --- Registrations ---------------------------------------------------------------
+
+
+def _noting(kind: str) -> Callable[[Tensor], Tensor]:
+    def kernel(x):
+        SEEN.append((kind, describe(x)))
+        return x * 2
+
+    return kernel
+
+
+def _times_two(ctx: Any, grad: Tensor) -> Tensor:
+    return grad * 2
+
+
+def _custom_op(kind: str, label: str, **options: Any) -> Any:
+    """A `torch.library.custom_op` with a fake and a formula."""
+    op = torch.library.custom_op(
+        f"kinds::{label}", _noting(kind), mutates_args=(), schema=SAME, **options
+    )
+    op.register_fake(torch.empty_like)
+    op.register_autograd(_times_two)
+    return _keep(op)
+
+
+def _by_device(kind: str) -> Any:
+    op = _custom_op(kind, "by_device", device_types="cpu")
+    op.register_kernel("cuda")(lambda x: x * 3)
+    return op
+
+
+def _by_library(kind: str) -> Any:
+    _library.define(f"by_library{SAME}")
+    _library.impl("by_library", _noting(kind), "CPU")
+    _library.impl("by_library", torch.empty_like, "Meta")
+    torch.library.register_autograd("kinds::by_library", _times_two, lib=_library)
+    return torch.ops.kinds.by_library
+
+
+def _by_functions(kind: str) -> Any:
+    torch.library.define("kinds::by_functions", SAME)
+    torch.library.impl("kinds::by_functions", "cpu", _noting(kind))
+    torch.library.register_kernel("kinds::by_functions", "cuda", lambda x: x * 3)
+    torch.library.register_fake("kinds::by_functions", torch.empty_like)
+    torch.library.register_autograd("kinds::by_functions", _times_two)
+    return torch.ops.kinds.by_functions.default
+
+
+class _Times(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        with torch._C._AutoDispatchBelowAutograd():
+            return torch.ops.kinds.autograd_kernel(x)
+
+    backward = staticmethod(_times_two)
+
+
+def _with_kernels(label: str, **kernels: Callable[..., Any]) -> Callable[[str], Any]:
+    """A kernel of ours for the CPU, a fake, and kernels for other keys."""
+
+    def make(kind: str) -> Any:
+        op = register(f"{label}{SAME}", _noting(kind), torch.empty_like)
+        for key, kernel in kernels.items():
+            _library.impl(label, kernel, key)
+        return op
+
+    return make
+
+
+def _implicit(kind: str) -> Any:
+    _library.define(f"composite_implicit{SAME}")
+    _library.impl("composite_implicit", lambda x: x * 2 + x, "CompositeImplicitAutograd")
+    return torch.ops.kinds.composite_implicit
+
+
+def _autocast(kind: str) -> Any:
+    op = _custom_op(kind, "with_autocast")
+    op.register_autocast("cpu", torch.bfloat16)
+
+    def function(x):
+        with torch.autocast("cpu", dtype=torch.float16):
+            return op(x)
+
+    return function
+
+
+def _vmapped(kind: str) -> Any:
+    op = _custom_op(kind, "with_vmap")
+    op.register_vmap(lambda info, dims, x: (op(x.movedim(dims[0], 0)), 0))
+    return torch.vmap(op, in_dims=1)
+
+
+def _of_cpp(name: str, *rest: Any) -> Callable[[str], Any]:
+    """An operator of test/unit/Runtime/operators/Registrations.cpp."""
+
+    def make(kind: str) -> Any:
+        build = os.environ.get("INTARSIA_BUILD_DIR", Path(__file__).parents[2] / "build")
+        torch.ops.load_library(Path(build) / "test/unit/RegistrationTestOperators.so")
+        import registered_fakes  # noqa: F401
+
+        packet, _, overload = name.partition(".")
+        op = getattr(getattr(torch.ops.registrations, packet), overload or "default")
+        return lambda x: op(x, *rest)
+
+    return make
+
+
+def registration(name: str, make: Callable[[str], Any], **doors: str | None) -> None:
+    """A way to register an operator: `make` does it, and returns what calls it."""
+
+    def function() -> Callable[..., Any]:
+        call = make(name)
+        return lambda x: call(x + 1) * 3
+
+    KINDS.append(
+        Kind(
+            name,
+            "registrations",
+            SAME,
+            function,
+            lambda: (torch.arange(-3.0, 3.0).view(2, 3),),
+            _doors(doors),
+        )
+    )
+
+
+registration("custom_op", lambda kind: _custom_op(kind, "by_custom_op"))
+registration(
+    "custom_op, by its name",
+    lambda kind: (_custom_op(kind, "by_name"), torch.ops.kinds.by_name)[1],
+)
+registration("custom_op, a kernel for each device", _by_device)
+registration("Library.define, Library.impl", _by_library)
+registration("torch.library.define, impl, register_kernel", _by_functions)
+registration("kernel for Autograd", _with_kernels("autograd_kernel", Autograd=_Times.apply))
+registration("no formula", _with_kernels("no_formula"))
+registration(
+    "fallthrough for Autograd",
+    _with_kernels("falls_through", Autograd=torch.library.fallthrough_kernel),
+)
+registration("kernel for CompositeImplicitAutograd", _implicit)
+registration("register_autocast", _autocast)
+registration("register_vmap", _vmapped)
+registration("TORCH_LIBRARY, set_python_module", _of_cpp("scaled", 2.5))
+registration("TORCH_LIBRARY_FRAGMENT, impl_abstract_pystub", _of_cpp("scaled_too", 2.5))
+registration("TORCH_LIBRARY, a fake in C++", _of_cpp("doubled"))
+registration("TORCH_LIBRARY, an overload", _of_cpp("doubled.by", 3))
+registration("TORCH_LIBRARY, kernel for Autograd", _of_cpp("cubed"))
+registration("TORCH_LIBRARY, CompositeImplicitAutograd", _of_cpp("implicit"))
+registration("TORCH_LIBRARY, CompositeExplicitAutograd", _of_cpp("explicit_kernel"))
+
+
+# --- Surroundings ----------------------------------------------------------------
+
+
+@functools.cache
+def _surrounded() -> Any:
+    def kernel(x, kind):
+        SEEN.append((kind, describe(x)))
+        return x * 2
+
+    op = register(
+        "surrounded(Tensor x, str kind) -> Tensor",
+        kernel,
+        lambda x, kind: torch.empty_like(x),
+        backward=lambda ctx, grad: (grad * 2, None),
+        setup_context=lambda *_, **__: None,
+    )
+    torch.library.register_vmap(
+        "kinds::surrounded", lambda info, dims, x, kind: (op(x, kind), dims[0]), lib=_library
+    )
+    return op
+
+
+def surroundings(
+    name: str,
+    program: Callable[[Callable[[Tensor], Tensor]], Callable[..., Any]],
+    inputs: Callable[[], tuple[Any, ...]] = lambda: (torch.arange(-2.0, 4.0).view(2, 3),),
+    **doors: str | None,
+) -> None:
+    """What an operator may be called inside of; numbers are whole, and sums exact."""
+
+    def make() -> Callable[..., Any]:
+        op = _surrounded()
+        return program(lambda x: op(x, name))
+
+    KINDS.append(
+        Kind(
+            name,
+            "surroundings",
+            "(Tensor x, str kind) -> Tensor",
+            make,
+            inputs,
+            _doors(doors),
+        )
+    )
+
+
+def _cond(op: Any) -> Any:
+    return lambda x: torch.cond(x.sum() > 0, lambda x: op(x + 1) * 3, lambda x: x - 1, (x,))
+
+
+def _nested_cond(op: Any) -> Any:
+    inner = _cond(op)
+    return lambda x: torch.cond(x.sum() < 0, lambda x: x * 5, lambda x: op(inner(x)) + 1, (x,))
+
+
+def _while_loop(op: Any) -> Any:
+    def body(i, x):
+        return i + 1, op(x + 1) - x
+
+    return lambda x: torch.while_loop(lambda i, x: i < 3, body, (torch.tensor(0), x))
+
+
+def _scan(op: Any) -> Any:
+    return lambda x: scan(lambda carry, row: (op(carry + row), carry * 2), x[0] * 0, x)
+
+
+def _associative_scan(op: Any) -> Any:
+    def combine(a, b):
+        return a + b
+
+    return lambda x: op(associative_scan(combine, op(x), 0, combine_mode="generic"))
+
+
+def _switch(op: Any) -> Any:
+    return lambda x: switch(torch.tensor(1), (lambda x: x - 1, lambda x: op(x * 3) + 1), (x,))
+
+
+def _checkpoint(op: Any, **options: Any) -> Any:
+    def region(x):
+        return op(op(x + 1) * x) * 3
+
+    return lambda x: torch.utils.checkpoint.checkpoint(region, x, use_reentrant=False, **options)
+
+
+def _selective(op: Any) -> Any:
+    saved = [torch.ops.aten.mul.Tensor]
+    contexts = functools.partial(torch.utils.checkpoint.create_selective_checkpoint_contexts, saved)
+    return _checkpoint(op, context_fn=contexts)
+
+
+def _region(op: Any) -> Any:
+    region = torch.compiler.nested_compile_region(lambda x: op(x + 1) * x)
+    return lambda x: region(region(x) - 1)
+
+
+def _within(mode: Callable[[], Any]) -> Callable[[Any], Any]:
+    def program(op):
+        def function(x):
+            with mode():
+                y = op(x @ x.t()) * 2
+            return y, op(x) * x
+
+        return function
+
+    return program
+
+
+def _function(op: Any) -> Any:
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return op(x + 1) * 3
+
+        @staticmethod
+        def backward(ctx, grad):
+            return op(grad) + grad
+
+    return lambda x: Function.apply(x) + x
+
+
+def _flex_attention(op: Any) -> Any:
+    return lambda x: flex_attention(op(x), x, x + 1, score_mod=lambda s, b, h, m, n: s + m)
+
+
+surroundings("torch.cond", _cond)
+surroundings("torch.cond, nested", _nested_cond)
+surroundings("while_loop", _while_loop)
+surroundings("scan", _scan)
+surroundings("map", lambda op: lambda x: functorch_map(lambda row: op(row + 1) * 3, x))
+surroundings("beside associative_scan", _associative_scan)
+surroundings("switch", _switch, export=HIGHER_ORDER, functional=HIGHER_ORDER)
+surroundings("activation checkpointing", _checkpoint)
+surroundings("selective checkpointing", _selective)
+surroundings("nested_compile_region", _region)
+surroundings("autocast", _within(lambda: torch.autocast("cpu", dtype=torch.bfloat16)))
+surroundings("no_grad", _within(torch.no_grad))
+surroundings("enable_grad", _within(torch.enable_grad))
+surroundings(
+    "inference_mode",
+    _within(torch.inference_mode),
+    compile="intarsia: inference_mode\\(\\) inside of a compiled function",
+    training="intarsia: inference_mode\\(\\) inside of a compiled function",
+)
+surroundings("vmap", lambda op: torch.vmap(lambda x: op(x + 1) * 3, in_dims=1))
+surroundings("autograd.Function", _function)
+surroundings(
+    "tensor subclass",
+    lambda op: lambda x: (lambda y: (y.a, y.b))(op(x * 3) + 1),
+    lambda: (TwoTensor(torch.arange(6.0), torch.arange(6.0) * 2),),
+    # What is exported is the program of one plain tensor.
+    export="intarsia: has no memory that a compiled kernel can read",
+    functional=None,
+)
+surroundings(
+    "beside flex_attention",
+    _flex_attention,
+    lambda: (torch.arange(512.0).view(1, 2, 32, 8) % 7 - 3,),
+    training=None,  # PyTorch has no backward of it on the CPU
+    export=HIGHER_ORDER,
+    functional=HIGHER_ORDER,
+)

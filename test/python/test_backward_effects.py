@@ -187,6 +187,10 @@ PROGRAMS = {
     "checkpoint, a formula": again(lambda x: d(x.sin()).exp()),
     "checkpoint, autograd.Function": again(lambda x: Function.apply(x.sin()).exp()),
     "checkpoint, nothing saved": again(lambda x: (note(x, "n"), x + 1)[1]),
+    # Eager's branches run again in the backward.
+    "a branch beside a formula": lambda x: (
+        torch.cond(x.sum() > 0, lambda x: copy(x.sin(), "n") * 2, lambda x: x * 3, (x,)) + d(x)
+    ),
     "two checkpoints": lambda x: again(noted)(again(noted)(x)),
     "two checkpoints, not one behind the other": lambda x: again(lambda x: a(x).sin())(
         again(lambda x: d(x).sin())(x) * 2

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+
 import operators as ops
 import pytest
 import torch
 from conftest import assert_same
 from test_cache_bytes import allocated
+from torch.utils import _pytree as pytree
+
+import intarsia
 
 
 def test_cache_with_slots(check):
@@ -186,6 +191,7 @@ def _pieces(kind: str) -> tuple[torch.Tensor, torch.Tensor]:
     ],
     ids=["flip", "add", "rows"],
 )
+@pytest.mark.filterwarnings("ignore:.*inputs.*share memory")
 def test_an_input_is_written_that_overlaps_another(through, function):
     # PyTorch does not guard that inputs share no memory: the first call's do not.
     def run(x, y):
@@ -198,6 +204,187 @@ def test_an_input_is_written_that_overlaps_another(through, function):
         other_x, other_y = _pieces(kind)
         compiled(other_x, other_y)
         assert_same((other_x, other_y), (x, y))
+
+
+# --- Inputs that overlap otherwise than in the first call ----------------------------
+
+
+def parts_are_written(x, y):
+    ops.add_into_(x[0], y[1])
+    y[1:].mul_(2)
+    return x.sum(), y.sum(), x + y
+
+
+def read_then_written(x, y):
+    z = x + y
+    x.mul_(2)
+    y.add_(z)
+    return x - y
+
+
+def written_then_read(x, y):
+    ops.add_into_(x, torch.ones_like(x))
+    return (y * 2).sin(), x + 1
+
+
+def _views(where: str) -> tuple[torch.Tensor, torch.Tensor]:
+    base = torch.arange(40.0).view(8, 5)
+    places = {
+        "apart": (slice(0, 4), slice(4, 8)),
+        "overlapping": (slice(0, 4), slice(1, 5)),
+        "overlapping elsewhere": (slice(1, 5), slice(3, 7)),
+        "the other way round": (slice(1, 5), slice(0, 4)),
+        "the same": (slice(0, 4), slice(0, 4)),
+    }
+    if where == "columns":
+        return base[:4, 0:2], base[:4, 2:4]
+    if where == "of two":
+        return base[:4], base[4:].clone()
+    x, y = places[where]
+    return base[x], base[y]
+
+
+@pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("first", ["apart", "overlapping"])
+@pytest.mark.parametrize("function", [parts_are_written, read_then_written, written_then_read])
+@pytest.mark.filterwarnings("ignore:.*inputs.*share memory")
+def test_inputs_overlap_otherwise_than_before(function, first, dynamic):
+    compiled = torch.compile(function, backend="intarsia", fullgraph=True, dynamic=dynamic)
+    others = ("overlapping", "overlapping elsewhere", "the other way round", "of two", "apart")
+    for where in (first, *others):
+        seen = []
+        for run in (function, compiled):
+            inputs = _views(where)
+            seen.append((run(*inputs), inputs, inputs[0]._base))
+        assert_same(seen[1], seen[0])
+
+
+def test_the_user_is_told_where_inputs_overlap():
+    with intarsia.record_compilations() as compilations:
+        compiled = torch.compile(written_then_read, backend="intarsia", fullgraph=True)
+        for where in ("apart", "columns", "of two"):  # each lies apart
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                compiled(*_views(where))
+        with pytest.warns(UserWarning, match="inputs x and y share memory.*runs as in eager"):
+            compiled(*_views("overlapping"))
+    program = compilations[0].program
+    with pytest.raises(intarsia.GuardError, match="inputs x and y share memory"):
+        program(list(_views("overlapping")))
+
+
+@pytest.mark.filterwarnings("ignore:.*inputs.*share memory")
+def test_inputs_overlap_in_training():
+    def f(w, x, y):
+        z = (y + 1) * w
+        ops.add_into_(x, torch.ones_like(x))
+        return (z + (x + 1) * w).sum()
+
+    compiled = torch.compile(f, backend="intarsia", fullgraph=True)
+    for where in ("apart", "overlapping", "the same", "of two"):
+        seen = []
+        for run in (f, compiled):
+            w, (x, y) = torch.ones(5, requires_grad=True), _views(where)
+            run(w, x, y).backward()
+            seen.append((w.grad, x, y))
+        assert_same(seen[1], seen[0])
+
+
+def test_a_cache_of_two_parts_runs_compiled():
+    """What lies apart in one tensor is no reason to leave the program."""
+
+    def f(keys, values, index, x):
+        ops.put_(keys, index, x)
+        ops.put_(values, index, x * 2)
+        return keys.sum() + values.sum()
+
+    compiled = torch.compile(f, backend="intarsia", fullgraph=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for i in range(3):
+            cache = torch.zeros(4, 3, 2, 8)
+            index, x = torch.tensor([1]), torch.ones(1, 8)
+            compiled(cache[i, :, 0], cache[i, :, 1], index, x)
+
+
+# --- Operators that return what they write -------------------------------------------
+
+tagged = torch.library.Library("test_mutation", "FRAGMENT")
+tagged.define("add_(Tensor(a!) x, Tensor y) -> Tensor(a!)", tags=(torch.Tag.inplace,))
+tagged.impl("add_", lambda x, y: x.add_(y), "CompositeExplicitAutograd")
+torch.library.register_fake("test_mutation::add_", lambda x, y: x, lib=tagged)
+tagged.define(
+    "twice.out(Tensor x, *, Tensor(a!) out, Tensor(b!) rest) -> (Tensor(a!), Tensor(b!))",
+    tags=(torch.Tag.out,),
+)
+_twice = lambda x, *, out, rest: (out.copy_(x * 2), rest.copy_(x + 1))  # noqa: E731
+tagged.impl("twice.out", _twice, "CompositeExplicitAutograd")
+torch.library.register_fake(
+    "test_mutation::twice.out", lambda x, *, out, rest: (out, rest), lib=tagged
+)
+tagged.define("twice(Tensor x) -> Tensor")
+tagged.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+torch.library.register_fake("test_mutation::twice", torch.empty_like, lib=tagged)
+add_, twice = torch.ops.test_mutation.add_, torch.ops.test_mutation.twice
+
+
+def argument_written_later(x, y):
+    r = add_(x, y)
+    x.mul_(2)
+    return r * 1
+
+
+def result_written_later(x, y):
+    r = add_(x, y)
+    ops.add_into_(r[0], y[0])
+    return x * 1, r
+
+
+def of_an_intermediate(x, y):
+    z = x + 1
+    r = add_.default(add_(z, y), y)
+    z[1].zero_()
+    return r * 1, r[:1], z
+
+
+def of_a_view(x, y):
+    r = add_(x[0], y[1])
+    x.add_(1)
+    return r * 1, r
+
+
+def out_written_later(x, y):
+    a, b = twice(y, out=x, rest=torch.empty_like(y))
+    x.add_(1)
+    b.mul_(x)
+    return a * 1, b, twice(a)
+
+
+def in_a_branch(x, y):
+    def write(x, y):
+        r = add_(x, y)
+        x.mul_(2)
+        return r * 1
+
+    return torch.cond(y.sum() > 0, write, lambda x, y: x - y, (x, y)), x * 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(argument_written_later, result_written_later, of_an_intermediate, of_a_view),
+        *(out_written_later, in_a_branch),
+    ],
+)
+def test_a_result_is_the_argument_that_was_written(check, function):
+    with torch.no_grad():
+        compiled = check(function, [torch.ones(3, 4), torch.ones(3, 4) * 2])
+        results = []
+        for run in (function, compiled):
+            x, y = torch.ones(3, 4), torch.ones(3, 4)
+            tensors = [*pytree.tree_leaves(run(x, y)), x, y]
+            results.append([[a.is_set_to(b) for a in tensors] for b in tensors])
+        assert results[1] == results[0]
 
 
 def test_memory_of_a_step_in_place():

@@ -38,7 +38,8 @@ An empty cell: the door makes no difference, or no sense, for the kind. Where a 
 stands, the error is explained below. Under `backend="intarsia"`,
 `intarsia.export` and `intarsia.aot_compile` it carries the same explanation as a note.
 An operator without a fake implementation is refused at every door; the note then has
-one to paste.
+one to paste. An operator of `torch.library.triton_op` compiles at every door, and is an
+error at its launch where there is no GPU.
 """
 
 DESCRIPTIONS = {

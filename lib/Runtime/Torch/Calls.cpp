@@ -20,6 +20,7 @@
 #include "Products.h"
 #include "Shim.h"
 #include "lib/Runtime/ExprTable.h"
+#include "lib/Runtime/Overlap.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/ScalarOps.h>
@@ -1283,58 +1284,17 @@ void PreparedCall::receive(const ResultPlan &result, c10::IValue &&value,
   }
 }
 
-namespace {
-/// Whether two tensors of one storage and dtype may have an element in common:
-/// i of the one is j of the other where the sum of (i - j) * stride over the
-/// dimensions is the distance of their beginnings.
-struct Meeting {
-  struct Dim {
-    int64_t stride, least, most; // of i - j
-  };
-  c10::SmallVector<Dim, 5> dims; // the largest stride first
-  int budget = 64;               // parts of a tensor need few steps
-
-  bool possible(size_t first, int64_t distance) {
-    if (first == dims.size())
-      return distance == 0;
-    if (--budget < 0)
-      return true;
-    int64_t least = 0, most = 0; // what the dimensions after this one reach
-    for (size_t i = first + 1; i < dims.size(); ++i) {
-      least += dims[i].least * dims[i].stride;
-      most += dims[i].most * dims[i].stride;
-    }
-    auto [stride, from, to] = dims[first];
-    if (stride == 0)
-      return possible(first + 1, distance);
-    from = std::max(from, -floorDivide(most - distance, stride));
-    to = std::min(to, floorDivide(distance - least, stride));
-    for (int64_t i = from; i <= to; ++i)
-      if (possible(first + 1, distance - i * stride))
-        return true;
-    return false;
-  }
-
-private:
-  static int64_t floorDivide(int64_t a, int64_t b) {
-    return a / b - (a % b < 0);
-  }
-};
-} // namespace
-
 static bool mayOverlap(const c10::TensorImpl *a, const c10::TensorImpl *b) {
-  if (a->dtype() != b->dtype() || a->dim() != b->dim())
-    return true;
-  Meeting meeting;
-  for (int64_t d = 0; d < a->dim(); ++d) {
-    int64_t stride = a->size(d) > 1 ? a->stride(d) : b->stride(d);
-    if (b->size(d) > 1 && b->stride(d) != stride)
-      return true;
-    meeting.dims.push_back({stride, 1 - b->size(d), a->size(d) - 1});
-  }
-  std::sort(meeting.dims.begin(), meeting.dims.end(),
-            [](const auto &x, const auto &y) { return x.stride > y.stride; });
-  return meeting.possible(0, b->storage_offset() - a->storage_offset());
+  auto info = [](const c10::TensorImpl *tensor) {
+    TensorInfo out = {};
+    out.dim = tensor->dim();
+    out.sizes = tensor->sizes().data();
+    out.strides = tensor->strides().data();
+    out.storageOffset = tensor->storage_offset();
+    out.dtype = int16_t(tensor->dtype().toScalarType());
+    return out;
+  };
+  return mayOverlap(info(a), info(b));
 }
 
 void PreparedCall::checkAlias(
