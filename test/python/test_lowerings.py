@@ -935,7 +935,7 @@ add(
     shaped(6, seed=15),
     dtypes=(f32, f64),
     relative=LOOSE,
-    layouts=DENSE,
+    layouts=BOTH,
 )
 add(
     "channel norms",
@@ -946,7 +946,7 @@ add(
     of(f32, 6, seed=15),
     dtypes=HALVES,
     relative=LOOSE,
-    layouts=DENSE,
+    layouts=BOTH,
 )
 add(
     "channel norms",
