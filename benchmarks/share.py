@@ -105,7 +105,9 @@ def name_of(op: torch._ops.OpOverload) -> str:
 
 def is_compilable(name: str, deliberate: set[str]) -> bool:
     """Whether an operator ought to be in a kernel."""
-    return name.startswith(("aten::", "prims::")) and name not in deliberate
+    # What a plan updates in place is called by the twin's name.
+    functional = re.sub(r"_(?=\.|$)", "", name)
+    return name.startswith(("aten::", "prims::")) and not {name, functional} & deliberate
 
 
 def bench_share(arguments: Any) -> list[dict]:

@@ -38,7 +38,8 @@ __all__ = ["Mismatch", "Program", "check", "generate", "shrink"]
 
 SIZES = (3, 5, 7, 2, 17, 33, 65, 1, 130, 0)
 FLOATS = ("float32", "float64", "bfloat16", "float16")
-INTEGERS = ("int64", "int32", "uint8", "bool")
+INTEGERS = ("int64", "int32", "uint8", "bool", "int16", "int8")
+COMPLEX = ("complex64", "complex128")
 #: The largest tensor of a program; and the largest magnitude in it.
 MAX_ELEMENTS = 20000
 MAX_MAGNITUDE = 1000.0
@@ -98,6 +99,8 @@ def values(shape: Sequence[int], dtype: str, seed: int) -> torch.Tensor:
     kind = getattr(torch, dtype)
     low = 0 if dtype in ("uint8", "bool") else -8
     drawn = torch.randint(low, 9 if dtype != "bool" else 2, tuple(shape), generator=generator)
+    if kind.is_complex:
+        return (drawn / 4).to(kind) * (1 + 0.5j)
     return (drawn / 4).to(kind) if kind.is_floating_point else drawn.to(kind)
 
 
@@ -105,6 +108,12 @@ def lay_out(x: torch.Tensor, layout: str) -> torch.Tensor:
     """The same values in other memory."""
     if layout == "transposed" and x.dim() >= 2:
         return x.transpose(0, -1).contiguous().transpose(0, -1)
+    if layout == "channels_last" and x.dim() == 4:
+        return x.contiguous(memory_format=torch.channels_last)
+    if layout == "overlapping" and x.dim() >= 1:
+        # Each row begins one element after the last.
+        base = values((sum(x.shape),), str(x.dtype).removeprefix("torch."), x.numel())
+        return base.as_strided(x.shape, [1] * x.dim())
     if layout == "strided" and x.dim() >= 1:
         base = torch.zeros([2 * n + 1 for n in x.shape], dtype=x.dtype)
         view = base[tuple(slice(1, None, 2) for _ in x.shape)]
@@ -265,9 +274,12 @@ class _Grower:
             shape = [self.pick(sizes) if not self.chance(8) else 1 for _ in range(rank)]
             while math.prod(shape) > MAX_ELEMENTS:
                 shape[shape.index(max(shape))] = 2
-            dtype = floats if not self.chance(4) else self.pick((*INTEGERS, *FLOATS))
+            dtype = floats if not self.chance(4) else self.pick((*INTEGERS, *FLOATS, *COMPLEX))
             layout = self.pick(
-                ("contiguous", "contiguous", "transposed", "strided", "offset", "expanded")
+                (
+                    *("contiguous", "contiguous", "transposed", "strided", "offset", "expanded"),
+                    "channels_last" if rank == 4 else "overlapping",
+                )
             )
             made = f"values({tuple(shape)}, {dtype!r}, {self.choose(1000)})"
             if layout != "contiguous":
@@ -356,7 +368,8 @@ def _mentions(expression: str, name: str) -> bool:
 def _tame(x: torch.Tensor) -> bool:
     if x.numel() > MAX_ELEMENTS or x.dim() > 5:
         return False
-    if x.numel() == 0 or not (x.is_floating_point() or x.dtype in (torch.int64, torch.int32)):
+    is_number = x.is_floating_point() or x.is_complex() or x.dtype in (torch.int64, torch.int32)
+    if x.numel() == 0 or not is_number:
         return True
     limit = MAX_MAGNITUDE / 8 if x.dtype in (torch.float16, torch.bfloat16) else MAX_MAGNITUDE
     return bool(x.detach().abs().max() <= limit)
@@ -770,6 +783,135 @@ def _inplace(g: _Grower) -> tuple[str, bool]:
     return f"!{place}.{call}", True
 
 
+def _move(g: _Grower) -> str:
+    name = g.any()
+    dim = g.dim(name)
+    x = g.get(name)
+    n = x.shape[dim]
+    if not n:
+        raise _Rejected
+    length = 1 + g.choose(n)
+    start = g.choose(n - length + 1)
+    widths = [g.choose(min(n, 3)) for _ in range(2)]
+    counts = [1 + g.choose(2) for _ in range(x.dim())]
+    return g.pick(
+        (
+            f"torch.roll({name}, {g.choose(9) - 4}, {dim})",
+            f"torch.roll({name}, {g.choose(9) - 4})",
+            f"{name}.repeat({', '.join(map(str, counts))})",
+            f"{name}.repeat_interleave({2 + g.choose(2)}, {dim})",
+            f"torch.slice_scatter({name}, {name}.narrow({dim}, 0, {length}) * 2, "
+            f"{dim}, {start}, {start + length})",
+            f"torch.select_scatter({name}, {name}.select({dim}, 0) * 2, {dim}, {start})",
+            f"torch.triu({name}, {g.choose(3) - 1})",
+            f"F.pad({name}, {widths}, mode='reflect')",
+            f"F.pad({name}, {widths}, mode='replicate')",
+            f"F.pad({name}, {widths}, mode='circular')",
+            f"torch.stack([{name}, {name}], {dim})",
+            f"{name}.unfold({dim}, {length}, 1)",
+        )
+    )
+
+
+def _run_along(g: _Grower) -> tuple[str, bool]:
+    name = g.any(lambda x: x.dtype is not torch.bool)
+    dim = g.dim(name)
+    if not g.get(name).is_floating_point():
+        return f"torch.cumsum({name}, {dim}).remainder(100)", True
+    exact = (f"torch.cummax({name}, {dim})[0]", f"torch.cummin({name}, {dim})[0]")
+    inexact = (f"torch.cumsum({name}, {dim})", f"torch.cumprod({name}.clamp(-1, 1), {dim})")
+    chosen = g.pick((*inexact, *(exact if name in g.exact else ())))
+    return chosen, chosen in exact
+
+
+def _image(g: _Grower) -> tuple[str, bool]:
+    """Windows, and what lies between elements."""
+    name = g.any(lambda x: x.is_floating_point() and x.dim() in (3, 4))
+    if g.get(name).dim() == 3:
+        forms = ("F.interpolate({}, scale_factor=2)", "F.interpolate({}, size=7)")
+        forms += ("F.interpolate({}, scale_factor=2, mode='linear')", "F.avg_pool1d({}, 2)")
+        forms += ("F.avg_pool1d({}, 3, 1, 1)", "F.avg_pool2d({}, 2, 1)", "F.max_pool1d({}, 2)")
+    else:
+        forms = ("F.interpolate({}, scale_factor=2)", "F.interpolate({}, size=(7, 5))")
+        forms += ("F.interpolate({}, scale_factor=1.5, mode='bilinear')", "F.avg_pool2d({}, 2)")
+        forms += ("F.avg_pool2d({}, 3, 2, 1, True)", "F.avg_pool2d({}, 2, 1, 1, False, False)")
+        forms += ("F.batch_norm({}, None, None, training=True)", "F.group_norm({}, 1)")
+    return g.pick(forms).format(name), False
+
+
+def _loss(g: _Grower) -> tuple[str, bool]:
+    a = g.float()
+    x = g.get(a)
+    b = g.any(lambda y: y.shape == x.shape and y.dtype is x.dtype)
+    reduction = g.pick(("mean", "sum", "none"))
+    forms = (
+        "F.mse_loss({a}, {b}, reduction='{r}')",
+        "F.l1_loss({a}, {b}, reduction='{r}')",
+        "F.smooth_l1_loss({a}, {b}, reduction='{r}')",
+        "F.huber_loss({a}, {b}, reduction='{r}', delta=0.5)",
+        "F.binary_cross_entropy_with_logits({a}, torch.sigmoid({b}), reduction='{r}')",
+        "F.kl_div(torch.log_softmax({a}, -1), torch.softmax({b}, -1), reduction='{r}')",
+        "F.cross_entropy({a}, torch.arange({a}.shape[0]) % {a}.shape[1], reduction='{r}')",
+        "F.cross_entropy({a}, torch.arange({a}.shape[0]) % {a}.shape[1], label_smoothing=0.1)",
+        "F.cosine_similarity({a}, {b}, -1)",
+    )
+    return g.pick(forms).format(a=a, b=b, r=reduction), False
+
+
+def _more_binary(g: _Grower) -> tuple[str, bool]:
+    a = g.any()
+    b = _partner(g, a)
+    if g.get(a).is_floating_point():
+        exact = (f"torch.fmod({a}, 1.5)", f"torch.remainder({a}, 1.5)")
+        inexact = (
+            f"torch.atan2({a}, {b})",
+            f"torch.hypot({a}, {b})",
+            f"torch.lerp({a}, {b}, 0.25)",
+        )
+        chosen = g.pick((*inexact, *(exact if a in g.exact else ())))
+        return chosen, chosen in exact
+    forms = (f"({a} << 1)", f"({a} >> 1)", f"({a} & {b})", f"({a} | {b})", f"({a} ^ {b})")
+    return g.pick((*forms, f"torch.div({a}, 3, rounding_mode='floor')", f"{a}.bool()")), True
+
+
+def _one_hot(g: _Grower) -> str:
+    name = g.any(lambda x: x.dtype is torch.int64, exact=True)
+    return f"F.one_hot({name} % 5, 5)"
+
+
+def _put(g: _Grower) -> str:
+    """A number where a mask is true; elements where indices, all different, say."""
+    target = g.any(lambda x: x.dim() > 0)
+    x = g.get(target)
+    if g.program.gradients and target.startswith("x"):
+        raise _Rejected
+    if g.chance(2):
+        rows = g.choose(x.shape[0]) + 1 if x.shape[0] else 0
+        return f"!{target}[torch.arange({rows})] = 1"
+    mask = g.any(lambda m: m.dtype is torch.bool and x.shape[: m.dim()] == m.shape and m.dim() > 0)
+    if _share(g.get(mask), x):
+        raise _Rejected
+    return f"!{target}[{mask}] = 2"
+
+
+def _complex(g: _Grower) -> tuple[str, bool]:
+    if g.chance(3):
+        a = g.any(lambda x: x.dtype in (torch.float32, torch.float64))
+        x = g.get(a)
+        b = g.any(lambda y: y.shape == x.shape and y.dtype is x.dtype)
+        return f"torch.complex({a}, {b})", False
+    z = g.any(lambda x: x.is_complex())
+    w = _partner(g, z)
+    return g.pick(
+        (
+            *(f"{z} * {w}", f"{z} + {w}", f"{z} - 1j", f"{z}.conj()", f"{z}.abs()", f"{z}.real"),
+            *(f"{z}.imag * 2", f"torch.view_as_real({z})", f"{z}.sum()", f"torch.exp({z} * 0.1)"),
+            *(f"({z} * 0.1).sin()", f"{z}.conj() * {w}", f"{z} / ({w}.abs() + 1)", f"{z} ** 2"),
+            *(f"torch.tanh({z})", f"torch.sqrt({z} + 40)", f"torch.log({z} + 40)"),
+        )
+    ), False
+
+
 def _opaque(g: _Grower) -> str:
     name = g.any(lambda x: x.dtype in (torch.float32, torch.float64))
     return (
@@ -806,6 +948,7 @@ KINDS: tuple[Callable[[_Grower], Any], ...] = (
     *(_unary_exact, _binary, _view, _reduce, _unary_math, _normalise, _view, _binary),
     *(_cast, _where, _jump, _cat, _index, _factory, _inplace, _opaque, _compare),
     *(_argmax, _pad, _opaque_inplace, _view, _binary, _reduce, _inplace),
+    *(_move, _run_along, _image, _loss, _more_binary, _one_hot, _put, _complex, _move, _complex),
 )
 
 
@@ -903,8 +1046,8 @@ def _tolerance(program: Program, want: _Run) -> float:
     """That of the least precise dtype that a value has gone through."""
     text = program.text() + " ".join(program.inputs)
     used = [t for t in TOLERANCES if str(t).removeprefix("torch.") in text]
-    tensors = [x for x in (*want.outputs, *want.inputs) if x.is_floating_point()]
-    return max(TOLERANCES[t] for t in (*used, *(x.dtype for x in tensors), torch.float64))
+    dtypes = [x.dtype.to_real() if x.is_complex() else x.dtype for x in want.outputs + want.inputs]
+    return max(TOLERANCES.get(t, 0.0) for t in (*used, *dtypes, torch.float64))
 
 
 def _difference(got: Any, want: Any, tolerance: float) -> str | None:
@@ -918,6 +1061,8 @@ def _difference(got: Any, want: Any, tolerance: float) -> str | None:
     if want.numel() == 0:
         return None
     a, b = got.detach(), want.detach()
+    if b.is_complex():
+        a, b = (torch.view_as_real(x.resolve_conj().resolve_neg()) for x in (a, b))
     if tolerance == 0 or not b.is_floating_point():
         if torch.equal(a, b):
             return None
