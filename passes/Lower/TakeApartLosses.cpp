@@ -13,6 +13,8 @@
 
 #include "passes/Lower/Parts.h"
 
+#include <numbers>
+
 using namespace mlir;
 
 namespace intarsia::lower {
@@ -38,6 +40,20 @@ public:
   Value add(Value x, Value y) { return linear("aten::add.Tensor", x, y); }
   Value sub(Value x, Value y) { return linear("aten::sub.Tensor", x, y); }
 
+  Value mul(Value x, double number) {
+    return make("aten::mul.Scalar")
+        .value("self", x)
+        .constant("other", builder.getF64FloatAttr(number))
+        .createOne(x.getType());
+  }
+  Value add(Value x, double number) {
+    return make("aten::add.Scalar")
+        .value("self", x)
+        .constant("other", builder.getF64FloatAttr(number))
+        .integer("alpha", 1)
+        .createOne(x.getType());
+  }
+
   /// The call's number `name`, added to a tensor, or less a tensor.
   Value addNumber(Value x, StringRef name) {
     return make("aten::add.Scalar")
@@ -59,12 +75,24 @@ public:
         .integer("min", 0)
         .createOne(x.getType());
   }
+  /// The type of what a comparison of `x` gives.
+  static graph::TensorType truthOf(Value x) {
+    graph::TensorType type = typeOf(x);
+    return graph::TensorType::get(type.getContext(), type.getSizeExprs(),
+                                  type.getStrideExprs(), DType::Bool,
+                                  type.getDevice());
+  }
+  /// 0 where `mask` is true.
+  Value maskedOut(Value x, Value mask) {
+    return make("aten::masked_fill.Scalar")
+        .value("self", x)
+        .value("mask", mask)
+        .integer("value", 0)
+        .createOne(x.getType());
+  }
   /// `x` where `condition` is not `number`, else 0.
   Value whereNot(Value condition, int64_t number, Value x) {
-    auto type = typeOf(condition);
-    Type truth = graph::TensorType::get(type.getContext(), type.getSizeExprs(),
-                                        type.getStrideExprs(), DType::Bool,
-                                        type.getDevice());
+    Type truth = truthOf(condition);
     Value differs = make("aten::ne.Scalar")
                         .value("self", condition)
                         .integer("other", number)
@@ -202,19 +230,30 @@ Parts takeSoftMarginLoss(graph::CallOp call, OpBuilder &builder) {
       steps.unary("aten::log1p", steps.unary("aten::exp", power)));
 }
 
-/// Without the term that approximates the target's factorial.
+/// If it is `full`, with Stirling's approximation of the target's factorial.
 Parts takePoissonLoss(graph::CallOp call, OpBuilder &builder) {
   Steps steps(call, builder);
   SmallVector<Value> values = steps.alike({"input", "target"});
   std::optional<bool> isLog = call.boolArg("log_input");
-  if (values.empty() || !isLog || call.boolArg("full") != false)
+  std::optional<bool> isFull = call.boolArg("full");
+  if (values.empty() || !isLog || !isFull)
     return {};
   Value x = values[0], target = values[1];
-  if (*isLog)
-    return steps.reduced(
-        steps.sub(steps.unary("aten::exp", x), steps.mul(target, x)));
-  Value log = steps.unary("aten::log", steps.addNumber(x, "eps"));
-  return steps.reduced(steps.sub(x, steps.mul(target, log)));
+  auto log = [&](Value value) { return steps.unary("aten::log", value); };
+  Value loss =
+      *isLog ? steps.sub(steps.unary("aten::exp", x), steps.mul(target, x))
+             : steps.sub(x, steps.mul(target, log(steps.addNumber(x, "eps"))));
+  if (*isFull) {
+    Value factorial =
+        steps.add(steps.sub(steps.mul(target, log(target)), target),
+                  steps.mul(log(steps.mul(target, 2 * std::numbers::pi)), 0.5));
+    Value isSmall = steps.make("aten::le.Scalar")
+                        .value("self", target)
+                        .integer("other", 1)
+                        .createOne(Steps::truthOf(target));
+    loss = steps.add(loss, steps.maskedOut(factorial, isSmall));
+  }
+  return steps.reduced(loss);
 }
 
 //===----------------------------------------------------------------------===//
@@ -301,6 +340,46 @@ Parts takeClassLoss(graph::CallOp call, OpBuilder &builder) {
   return type ? classLoss(call, builder, self) : Parts();
 }
 
+/// The loss of classes, a part of which is spread over all of them.
+Parts smoothedLoss(graph::CallOp call, OpBuilder &builder, Value logs,
+                   int64_t dim, double part) {
+  Steps steps(call, builder);
+  Value target = call.operand("target");
+  std::optional<int64_t> reduction = call.intArg("reduction");
+  Parts loss = classLoss(call, builder, logs);
+  if (loss.empty())
+    return {};
+  Value isIgnored = steps.make("aten::eq.Scalar")
+                        .value("self", target)
+                        .from(call, "ignore_index", "other")
+                        .createOne(Steps::truthOf(target));
+  Value spread = steps.maskedOut(steps.unary("aten::neg", steps.sum(logs, dim)),
+                                 isIgnored);
+  if (reduction != lossNone) {
+    Type result = call.getOutputs().front().getType();
+    auto total = [&](Value x, Type type) {
+      return steps.make("aten::sum")
+          .value("self", x)
+          .none("dtype")
+          .createOne(type);
+    };
+    spread = total(spread, result);
+    if (reduction == lossMean) {
+      Value counts = steps.make("aten::logical_not")
+                         .value("self", isIgnored)
+                         .createOne(isIgnored.getType());
+      auto type = cast<graph::TensorType>(result);
+      Value count = total(
+          counts, graph::TensorType::get(type.getContext(), type.getSizeExprs(),
+                                         DType::I64, type.getDevice()));
+      spread = steps.div(spread, count);
+    }
+  }
+  int64_t classes = *typeOf(logs).getSizeExprs()[dim].asInteger();
+  return {steps.add(steps.mul(loss.front(), 1 - part),
+                    steps.mul(spread, part / static_cast<double>(classes)))};
+}
+
 /// Of classes or, where the target has the input's sizes, of their
 /// probabilities.
 Parts takeCrossEntropy(graph::CallOp call, OpBuilder &builder) {
@@ -308,10 +387,14 @@ Parts takeCrossEntropy(graph::CallOp call, OpBuilder &builder) {
   graph::TensorType type = typeOf(call.operand("self"));
   graph::TensorType target = typeOf(call.operand("target"));
   std::optional<int64_t> reduction = call.intArg("reduction");
-  if (!type || !target || !reduction || type.getRank() == 0 ||
-      call.floatArg("label_smoothing") != 0.0)
+  std::optional<double> smoothing = call.floatArg("label_smoothing");
+  if (!type || !target || !reduction || type.getRank() == 0 || !smoothing)
     return {};
   int64_t classes = type.getRank() == 1 ? 0 : 1;
+  std::optional<int64_t> count = type.getSizeExprs()[classes].asInteger();
+  if (*smoothing != 0.0 &&
+      (!count || *smoothing < 0 || *smoothing > 1 || !call.isNone("weight")))
+    return {};
   bool isOfClasses = target.getRank() < type.getRank();
   if (isOfClasses
           ? target.getDtype() != DType::I64
@@ -324,12 +407,18 @@ Parts takeCrossEntropy(graph::CallOp call, OpBuilder &builder) {
                    .boolean("half_to_float", false)
                    .createOne(dense);
   if (isOfClasses) {
-    Parts loss = classLoss(call, builder, logs);
+    Parts loss = *smoothing == 0.0
+                     ? classLoss(call, builder, logs)
+                     : smoothedLoss(call, builder, logs, classes, *smoothing);
     if (loss.empty())
       logs.getDefiningOp()->erase();
     return loss;
   }
-  Value products = steps.mul(logs, call.operand("target"));
+  Value wanted = call.operand("target");
+  if (*smoothing != 0.0)
+    wanted = steps.add(steps.mul(wanted, 1 - *smoothing),
+                       *smoothing / static_cast<double>(*count));
+  Value products = steps.mul(logs, wanted);
   if (reduction == lossNone)
     return {steps.unary("aten::neg", steps.sum(products, classes))};
   Type result = call.getOutputs().front().getType();

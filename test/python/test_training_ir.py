@@ -249,6 +249,8 @@ def of_losses(x, v, w):
             F.margin_ranking_loss(x, p, sign, 0.3, **of),
             *(F.soft_margin_loss(x, sign, **of), F.poisson_nll_loss(x, p, **of)),
             F.poisson_nll_loss(x.exp(), p, log_input=False, **of),
+            F.poisson_nll_loss(x, p * 9 + 0.5, full=True, **of),
+            F.cross_entropy(x, p, label_smoothing=0.2, **of),
             F.triplet_margin_loss(x, p, x.sin(), 0.9, **of),
             *(F.cross_entropy(x, p, **of), F.cross_entropy(x[0], p[0], **of)),
             F.binary_cross_entropy_with_logits(x, p, positive, pos_weight=x.exp(), **of),
@@ -272,6 +274,8 @@ def of_classes(x, v, w):
             *(F.cross_entropy(x, labels, **of), F.cross_entropy(x, labels, weight, **of)),
             *(F.nll_loss(x, labels, **of), F.nll_loss(x, labels, weight, **of)),
             *(F.cross_entropy(images, of_pixels, **of), F.nll_loss(images, of_pixels, **of)),
+            F.cross_entropy(x, labels, label_smoothing=0.2, **of),
+            F.cross_entropy(images, of_pixels, label_smoothing=0.2, **of),
         ]
     return tuple(loss * 2 for loss in losses)
 
