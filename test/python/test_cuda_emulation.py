@@ -23,6 +23,7 @@ from collections import defaultdict
 import pytest
 import torch
 from conftest import TOLERANCES
+from test_numerics import test_eight_bit_floats as check_eight_bit_floats
 
 import intarsia
 
@@ -188,6 +189,15 @@ def test_few_long_rows(size):
     for got, want in zip(results, few_long_rows(x, row), strict=True):
         rtol, atol = TOLERANCES.get(want.dtype, (0, 0))
         torch.testing.assert_close(got, want, rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_eight_bit_floats(dtype):
+    options = {"emulate": "cuda"}
+    check_eight_bit_floats(
+        lambda function: torch.compile(function, backend="intarsia", options=options),
+        getattr(torch, dtype),
+    )
 
 
 def test_more_transposes_than_shared_memory():

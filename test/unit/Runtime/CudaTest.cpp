@@ -347,6 +347,14 @@ TEST_F(ForeignTest, ErrorsSayWhatIsWrong) {
       "x "
       "2 x 3 blocks of 128 threads and 65536 bytes of shared memory: "
       "CUDA_ERROR_INVALID_VALUE");
+  // What it did before, or another kernel, is known at the next launch.
+  fake->errors = {{"cuLaunchKernel", 700}};
+  std::string message =
+      errorOf(ErrorKind::Operator, [&] { launch(*program, 16, 0, 1); });
+  EXPECT_CONTAINS(message, "kernel scale (Triton, kernels.py:3)");
+  EXPECT_CONTAINS(message, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  EXPECT_CONTAINS(message, "CUDA cannot be used in this process any more");
+  fake->errors.clear();
 
   auto malformed = [&](auto change) {
     plan::Plan bad = foreign();
@@ -431,6 +439,9 @@ TEST_F(CudaTest, ErrorsNameKernelOperatorsAndLine) {
   EXPECT_CONTAINS(
       failing("aoti_torch_get_current_cuda_stream", 1, ErrorKind::Operator),
       "PyTorch's current stream of cuda:0");
+  message = failing("allocate", 2, ErrorKind::Operator);
+  EXPECT_CONTAINS(message, "CUDA out of memory");
+  EXPECT_CONTAINS(message, "model.py:12 in forward");
   // After errors that leave the context whole, all is well.
   EXPECT_EQ(contents(run(*program, {x})[0])[5], 6.0f);
 

@@ -312,6 +312,8 @@ static at::Tensor emptyStrided(at::IntArrayRef sizes, at::IntArrayRef strides,
                                std::optional<at::Device> device,
                                std::optional<bool>) {
   auto type = dtype.value_or(at::kFloat);
+  if (fake_cuda()->errors.count("allocate"))
+    C10_THROW_ERROR(OutOfMemoryError, "CUDA out of memory");
   auto *memory = new at::Tensor(
       at::Tensor(at::detail::empty_strided_cpu(sizes, strides, type)));
   c10::Device there(c10::kCUDA, 0);
