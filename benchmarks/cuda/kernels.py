@@ -87,7 +87,12 @@ def _cases() -> dict[str, Case]:
         "rms norm": lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
         "any, all": lambda x: ((x > 1.9).any(-1), (x < 1.9).all(-1)),
         "cumsum": lambda x: x.cumsum(-1),
+        "cumsum of columns": lambda x: x.cumsum(0),
+        "running maximum": lambda x: x.cummax(-1),
         "transposed copy": lambda x: (x.t() * 2).contiguous(),
+        "transposed sum": lambda x: x.t() + x.reshape(x.shape[1], -1) * 2,
+        "transposed twice": lambda x: (y := x.t() * 2, y.contiguous()),
+        "channels last": lambda x: x.reshape(4, 64, 48, -1).permute(0, 2, 3, 1).relu().contiguous(),
         "concatenation": lambda x: torch.cat([x.sin(), x.cos()], -1),
         "padding": lambda x: F.pad(x.exp(), (1, 2, 3, 4)),
         "integers": lambda x: ((x * 100).long() % 7, (x * 9).int() // 4),
@@ -97,11 +102,22 @@ def _cases() -> dict[str, Case]:
             x + torch.arange(x.shape[1], device=x.device) + torch.ones(()).item()
         ),
         "fp8": lambda x: x.to(torch.float8_e4m3fn).float() * 2,
+        "fp8 e5m2": lambda x: (x * 1000).to(torch.float8_e5m2).half() + 1,
         "group norm": lambda x: F.group_norm(x.reshape(8, 64, -1), 8),
         "batch statistics": lambda x: x.reshape(8, 64, -1).mean((0, 2)),
     }
     for name, function in one.items():
         cases[name] = (function, (x,))
+    for dtype in (torch.bfloat16, torch.float16, torch.int8):
+        name = f"transposed {str(dtype).removeprefix('torch.')}"
+        cases[name] = (lambda x: (x.mT + 1).contiguous(), (wave(8, 513, 500, dtype=dtype),))
+    long = wave(1_000_003)
+    cases["mean of a prime number"] = (lambda x: x.mean(), (long,))
+    cases["extrema of all"] = (lambda x: (x.amax(), x.amin()), (long,))
+    cases["sums of long columns"] = (
+        lambda x: (x.float() * 2).sum(0),
+        (wave(40_000, 96, dtype=torch.bfloat16),),
+    )
     cases["embedding"] = (F.embedding, (places(5000, 1024), x))
     cases["gather"] = (
         lambda x, i: x.gather(0, i.expand(-1, x.shape[1])),
@@ -115,3 +131,19 @@ def _cases() -> dict[str, Case]:
 
 
 CASES = _cases()
+
+
+def _scaled_sum(x: Tensor, y: Tensor) -> Tensor:
+    return (x.exp() + 0.5 * y) * 2
+
+
+def _row_norm(x: Tensor) -> Tensor:
+    y = x * 2
+    return y / torch.sqrt((y * y).sum(-1, keepdim=True) + 1) + 1
+
+
+#: What the programs of triton_cases.py compute, in PyTorch's operators.
+TRITON: dict[str, Case] = {
+    "triton pointwise": (_scaled_sum, (wave(1023, 1025), wave(1023, 1025).flip(0))),
+    "triton rows": (_row_norm, (wave(1000, 3000),)),
+}

@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from kernels import CASES
+from kernels import CASES, TRITON
 from torch.utils import _pytree as pytree
 
+KERNELS = CASES | TRITON
 ROUNDS = 50
 START = time.monotonic()
 LIMIT = float(os.environ.get("SECONDS_LEFT", "200"))
@@ -64,7 +65,7 @@ def timed(function: Callable[[], Any]) -> float:
 
 def write_inputs(row: dict[str, Any], folder: Path) -> None:
     """Of a kernel, and what the CPU makes of them: small to compute, large to carry."""
-    function, inputs = CASES[row["title"]]
+    function, inputs = KERNELS[row["title"]]
     torch.save(inputs, folder / f"{row['name']}.inputs.pt")
     expected = function(*inputs)
     torch.save(tuple(pytree.tree_leaves(expected)), folder / f"{row['name']}.expected.pt")
@@ -74,8 +75,8 @@ def on_gpu(row: dict[str, Any], folder: Path) -> tuple[Callable[..., Any], Any, 
     """The function that the file holds, and its arguments."""
     stem = folder / row["name"]
     inputs = [x.cuda() for x in torch.load(f"{stem}.inputs.pt")]
-    if row["kind"] == "kernel":
-        return CASES[row["title"]][0], inputs, {}
+    if row["kind"] != "model":
+        return KERNELS[row["title"]][0], inputs, {}
     from torch.export.passes import move_to_device_pass
 
     program = move_to_device_pass(torch.export.load(f"{stem}.pt2"), "cuda:0")
@@ -116,7 +117,7 @@ def main() -> None:
         result["gpu"] = torch.cuda.get_device_name()
     names = [row["name"] for row in rows if "name" in row]
     for row in rows:
-        if "name" in row and row["kind"] == "kernel":
+        if "name" in row and row["kind"] != "model":
             write_inputs(row, programs)
     command = [folder / "bin" / "measure", programs, str(ROUNDS), *names]
     libraries = os.path.join(os.path.dirname(torch.__file__), "lib")
@@ -133,6 +134,9 @@ def main() -> None:
             outputs = torch.load(programs / f"{row['name']}.outputs.pt")
             expected = torch.load(programs / f"{row['name']}.expected.pt")
             row["difference to the CPU"] = difference(outputs, expected)
+            if "graph" in row:
+                replayed = torch.load(programs / f"{row['name']}.graph.pt")
+                row["difference of the graph"] = difference(replayed, outputs)
         if "name" in row and result["gpu"]:
             try:
                 beside(row, programs)

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from kernels import CASES, Function
+from kernels import CASES, TRITON, Function
+from torch._subclasses import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 import intarsia
@@ -64,6 +65,22 @@ def prepare(
     return {"name": stem, "title": name}
 
 
+def prepare_triton(folder: Path, name: str, archs: list[str]) -> dict[str, Any]:
+    """Traced with tensors that have a GPU and no memory: Triton has no kernels for the CPU."""
+    import triton_cases
+
+    _, inputs = TRITON[name]
+    with FakeTensorMode():
+        fake = tuple(torch.empty(x.shape, dtype=x.dtype, device="cuda:0") for x in inputs)
+        program = torch.export.export(Function(triton_cases.PROGRAMS[name]), fake, strict=False)
+    program._example_inputs = None  # fake ones cannot be saved
+    stem = re.sub(r"\W+", "_", name)
+    path = folder / f"{stem}.pt2"
+    intarsia.aot_compile(program, path, target="cuda", archs=archs)
+    for_any_torch(path)
+    return {"name": stem, "title": name}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
@@ -71,7 +88,7 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     archs = arguments.archs.split(",")
-    programs = []
+    programs: list[tuple[str, str, torch.nn.Module | None, tuple[Any, ...], dict[str, Any]]] = []
     for name, (function, inputs) in CASES.items():
         programs.append((name, "kernel", Function(function), inputs, {}))
     for name, make in MODELS.items():
@@ -80,10 +97,15 @@ def main() -> None:
         if hasattr(module, "config"):
             module.config.use_cache = False
         programs.append((name, "model", module, (), inputs))
+    for name in TRITON:
+        programs.append((name, "triton", None, (), {}))
     rows = []
     for name, kind, module, args, kwargs in programs:
         try:
-            row = prepare(arguments.folder, name, module, args, kwargs, archs)
+            if module is None:
+                row = prepare_triton(arguments.folder, name, archs)
+            else:
+                row = prepare(arguments.folder, name, module, args, kwargs, archs)
         except Exception as error:
             row = {"title": name, "problem": f"{type(error).__name__}: {error}"[:500]}
             print(f"{name}: {row['problem']}", file=sys.stderr)
