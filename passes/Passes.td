@@ -195,6 +195,18 @@ def CUDASchedule : Pass<"cuda-schedule", "::mlir::ModuleOp"> {
                            "::mlir::vector::VectorDialect"];
 }
 
+def CUDAPackArithmetic : Pass<"cuda-pack-arithmetic", "::mlir::gpu::GPUModuleOp"> {
+  let summary = "Add, subtract and multiply vectors of bf16 and f16 as such";
+  let description = [{
+    A sum, difference or product that is computed in f32 of numbers of bf16 or
+    f16 and rounded to that format becomes one of the format: the same number,
+    and a GPU computes two at once (on sm_75 f16's alone; for bf16 LLVM writes
+    what was there before).
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::vector::VectorDialect"];
+  let statistics = [Statistic<"numPacked", "packed", "Operations replaced">];
+}
+
 def CUDAToNVVM : Pass<"cuda-to-nvvm", "::mlir::gpu::GPUModuleOp"> {
   let summary = "Convert CUDA kernels to the LLVM and NVVM dialects, completely";
   let description = [{

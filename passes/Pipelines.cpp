@@ -72,6 +72,7 @@ void buildCUDAPipeline(OpPassManager &manager, const PipelineOptions &options) {
   // What makes scalar or vector code of math and of low precision is the same.
   kernels.addPass(createCPUExpandMath());
   kernels.addPass(createCPUCheckMath());
+  kernels.addPass(createCUDAPackArithmetic());
   CPUExpandConversionsOptions conversions;
   conversions.bf16 = true;
   kernels.addPass(createCPUExpandConversions(conversions));

@@ -6,8 +6,16 @@
 // RUN: %if ptxas %{ ptxas -arch=sm_80 -Werror %t.80.ptx -o %t.80.cubin %}
 // RUN: %if ptxas %{ ptxas -arch=sm_90 -Werror %t.90.ptx -o %t.90.cubin %}
 // RUN: intarsia-translate --kernels-to-ptx --arch=sm_75 %t.mlir -o %t.75.ptx
-// RUN: intarsia-translate --kernels-to-ptx --arch=sm_120 %t.mlir -o %t.120.ptx
 // RUN: %if ptxas %{ ptxas -arch=sm_75 -Werror %t.75.ptx -o %t.75.cubin %}
+// RUN: intarsia-translate --kernels-to-ptx --arch=sm_86 %t.mlir -o %t.86.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_86 -Werror %t.86.ptx -o %t.86.cubin %}
+// RUN: intarsia-translate --kernels-to-ptx --arch=sm_89 %t.mlir -o %t.89.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_89 -Werror %t.89.ptx -o %t.89.cubin %}
+// RUN: intarsia-translate --kernels-to-ptx --arch=sm_100 %t.mlir -o %t.100.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_100 -Werror %t.100.ptx -o %t.100.cubin %}
+// RUN: intarsia-translate --kernels-to-ptx --arch=sm_103 %t.mlir -o %t.103.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_103 -Werror %t.103.ptx -o %t.103.cubin %}
+// RUN: intarsia-translate --kernels-to-ptx --arch=sm_120 %t.mlir -o %t.120.ptx
 // RUN: %if ptxas %{ ptxas -arch=sm_120 -Werror %t.120.ptx -o %t.120.cubin %}
 // RUN: not intarsia-translate --kernels-to-ptx --arch=gfx90a %t.mlir 2>&1 | FileCheck %s --check-prefix=ARCH
 // RUN: not intarsia-translate --kernels-to-ptx %s 2>&1 | FileCheck %s --check-prefix=NONE
@@ -59,6 +67,8 @@ func.func @main(%x: !x, %a: !row, %b: !row, %h: !h, %w: !w, %i: !i) -> (!x, !x, 
   // CHECK: ld.global.v4.b32
   // CHECK: cvt.rn.bf16x2.f32
   // CHECK: cvt.rn.bf16x2.f32
+  // SM80: fma.rn.bf16x2
+  // SM90: mul.rn.bf16x2
   // CHECK: st.global.v4.b32
   // CHECK-NOT: .extern .func
   %5 = intarsia.call "aten::gelu"(self = %h, approximate = "none") : (!h) -> !h

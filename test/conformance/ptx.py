@@ -24,7 +24,8 @@ MOST_SPILLED = 0
 
 PIPELINE = (
     "builtin.module(cuda-schedule,cuda-emit-kernels{emulated=true},"
-    "gpu.module(cpu-expand-math,cpu-check-math,cpu-expand-conversions{bf16=true},cuda-to-nvvm))"
+    "gpu.module(cpu-expand-math,cpu-check-math,cuda-pack-arithmetic,"
+    "cpu-expand-conversions{bf16=true},cuda-to-nvvm))"
 )
 
 
