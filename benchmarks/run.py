@@ -21,6 +21,7 @@ comes first.
     ./dev bench kernels --threads 2
     ./dev bench encoder compile --json out.json --svg out.svg
     ./dev bench call                 one opaque call, see calls.py
+    ./dev bench growth               compile time of ten times as many operators
     ./dev bench offline              compiled files beside AOTInductor's
     ./dev bench suite --with-peers   whole programs, their floors, other compilers
     ./dev bench micro                kernels at several sizes and layouts
@@ -258,7 +259,7 @@ def bench_encoder(arguments: argparse.Namespace) -> list[dict]:
 # --- Compile time -------------------------------------------------------------
 
 
-def backend_seconds(model: Candidate, inputs: tuple, backend: str) -> float:
+def backend_seconds(model: Candidate, inputs: tuple, backend: str, dynamic: bool = True) -> float:
     """Seconds from AOTAutograd's graph to a callable, with empty caches."""
     import intarsia
 
@@ -267,7 +268,7 @@ def backend_seconds(model: Candidate, inputs: tuple, backend: str) -> float:
         if backend == "intarsia":
             os.environ["INTARSIA_CACHE_DIR"] = cache
             with intarsia.record_compilations() as compilations:
-                torch.compile(model, backend="intarsia", dynamic=True)(*inputs)
+                torch.compile(model, backend="intarsia", dynamic=dynamic)(*inputs)
             return sum(compilation.seconds for compilation in compilations)
 
         from torch._dynamo.backends.common import aot_autograd
@@ -286,7 +287,7 @@ def backend_seconds(model: Candidate, inputs: tuple, backend: str) -> float:
             return result
 
         compiler = aot_autograd(fw_compiler=timed, decompositions=select_decomp_table())
-        torch.compile(model, backend=compiler, dynamic=True)(*inputs)
+        torch.compile(model, backend=compiler, dynamic=dynamic)(*inputs)
         return sum(spent)
 
 
@@ -306,6 +307,35 @@ def bench_compile(arguments: argparse.Namespace) -> list[dict]:
     return [{"group": "compile", **row} for row in rows]
 
 
+def chain(links: int) -> Candidate:
+    """Ten operators a link, no two links alike, and a call of a library after ten links."""
+
+    def run(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        for i in range(links):
+            x = torch.tanh(x * (1 + i / 1000) + y) - x.sum(1, keepdim=True) * 0.01
+            x = torch.sigmoid(x) * y + i
+            if i % 10 == 9:
+                x = torch.mm(y, x)
+        return x
+
+    return run
+
+
+def bench_growth(arguments: argparse.Namespace) -> list[dict]:
+    inputs = (torch.randn(16, 16), torch.randn(16, 16) + 16 * torch.eye(16))
+    rows = []
+    for links, rounds in ((100, 5), (1000, 1)):
+        model = chain(links)
+        spent = [backend_seconds(model, inputs, "intarsia", False) for _ in range(rounds)]
+        rows.append(
+            {"case": f"{10 * links} operators", "seconds": {"intarsia": statistics.median(spent)}}
+        )
+    report("Backend compile time", rows, _names(rows))
+    few, many = (row["seconds"]["intarsia"] for row in rows)
+    console.print(f"ten times as many: {many / few:.2f} times as long")
+    return [{"group": "growth", **row} for row in rows]
+
+
 TIMED = {
     "kernels": bench_kernels,
     "encoder": bench_encoder,
@@ -314,6 +344,7 @@ TIMED = {
 }
 BENCHES = {
     **TIMED,
+    "growth": bench_growth,
     "offline": bench_offline,
     "share": bench_share,
     "suite": lambda arguments: bench_suite(arguments, interleaved),
