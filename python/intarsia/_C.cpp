@@ -878,6 +878,17 @@ NB_MODULE(_C, m) {
   m.def("may_overlap", &mayOverlap, nb::arg("a"), nb::arg("b"),
         "Whether two strided tensors of one storage may have an element in "
         "common.");
+  nb::class_<runtime::OperatorWatch>(
+      m, "OperatorWatch",
+      "Which operators are called, by anybody in this process, while it is "
+      "there.")
+      .def_prop_ro("called", &runtime::OperatorWatch::called);
+  m.def(
+      "watch_operators",
+      [](const std::vector<std::string> &names) {
+        return runtime::torchPythonApi().watchOperators(names);
+      },
+      nb::arg("names"));
   m.def("operator_schema", &operatorSchema, nb::arg("name"),
         "What PyTorch knows of an operator, as JSON; None: not registered.");
   m.def("operator_facts", &operatorFacts, nb::arg("name"),

@@ -55,6 +55,13 @@ class Program:
     @property
     def out_spec(self) -> str: ...
 
+class OperatorWatch:
+    """Which operators are called, by anybody in this process, while it is there."""
+
+    @property
+    def called(self) -> list[str]: ...
+
+def watch_operators(names: list[str]) -> OperatorWatch: ...
 def compile(json: str, objects: list[Any], options: dict[str, Any]) -> Program: ...
 def aot_compile(
     input: str,

@@ -22,6 +22,7 @@ the compilers whose result is an `OutputCode`; the rest of what is used here is:
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import dataclasses
 import logging
 import pickle
@@ -46,6 +47,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 from intarsia import _hooks, logs
+from intarsia._extension import extension
 from intarsia._fingerprint import fingerprint
 from intarsia._fx import DTYPES
 from intarsia._recording import Compilation, record
@@ -91,6 +93,9 @@ class CachedProgram(OutputCode):
         # Of a copy of this. Here, so that what fails is known before anything is written.
         if self.has_tokens:
             raise BypassAOTAutogradCache("calls of the program are ordered by tokens")
+        if (watch := _watch.get()) is not None and watch.called:
+            log.info("%s is not cached: tracing it called %s", self.name, ", ".join(watch.called))
+            raise BypassAOTAutogradCache("it depends on what can't be compared")
         try:
             self.program = pickle.dumps(self.program)
         except Exception as error:
@@ -108,6 +113,10 @@ class CachedProgram(OutputCode):
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         pass
+
+
+#: While a graph is compiled: on the operators that its key does not have.
+_watch: contextvars.ContextVar[Any] = contextvars.ContextVar("intarsia_watch", default=None)
 
 
 class _Salt(CustomGraphPass):
@@ -194,10 +203,19 @@ def keyed_by(settings: Options, ambient: str, custom_code: bool) -> Iterator[Non
     `ambient` names the modes around the graph that PyTorch's key does not have;
     `custom_code` says whether the graph may call operators that are not PyTorch's.
     """
-    salt = _Salt(f"intarsia {fingerprint(dataclasses.asdict(settings), custom_code)} {ambient}")
-    with (
-        functorch_config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True),
-        inductor_config.patch(post_grad_custom_pre_pass=salt),
-        _key_of_graph_alone(),
-    ):
-        yield
+    digest, incomparable = fingerprint(dataclasses.asdict(settings), custom_code)
+    salt = _Salt(f"intarsia {digest} {ambient}")
+    watch = extension().watch_operators(sorted(incomparable)) if incomparable else None
+    token = _watch.set(watch)
+    try:
+        with (
+            functorch_config.patch(
+                bundled_autograd_cache=True, force_non_lazy_backward_lowering=True
+            ),
+            inductor_config.patch(post_grad_custom_pre_pass=salt),
+            _key_of_graph_alone(),
+        ):
+            yield
+    finally:
+        _watch.reset(token)
+        del watch  # also where an exception keeps this frame

@@ -15,9 +15,9 @@ processor. `fingerprint` covers those.
 Python functions count by their bytecode, constants, defaults, and, transitively, by
 the globals and closure cells that they name and the modules that they import when they
 run; objects by their class and their contents. What cannot be compared between processes
-(an object without a stable representation) makes the fingerprint unique, so that
-nothing is found in the cache: too few hits are slow, one too many is wrong. Where a graph
-can reach nobody's code but PyTorch's (`may_call_custom_code`), no custom operator counts.
+(an object without a stable representation) keeps all graphs out of the cache whose tracing
+calls the operator: too few hits are slow, one too many is wrong. Where a graph can reach
+nobody's code but PyTorch's (`may_call_custom_code`), no custom operator counts.
 """
 
 from __future__ import annotations
@@ -57,26 +57,42 @@ log = logging.getLogger("intarsia")
 _VERSIONED = ("torch", "numpy", "sympy", "builtins", "intarsia")
 
 
-def fingerprint(options: Mapping[str, Any], custom_code: bool = True) -> str:
+def fingerprint(options: Mapping[str, Any], custom_code: bool = True) -> tuple[str, frozenset[str]]:
     """Hexadecimal digits for this compiler, `options`, and all custom operators.
 
     All operators count, not those of one graph: a backward formula, an autocast rule
     or a decomposition may call others that the graph does not show. None does, without
     `custom_code`; then only what Python code has put in the place of PyTorch's kernels.
+
+    Returns
+    -------
+    digest : str
+    incomparable : frozenset of str
+        Operators ("ns::op") that are not in the digest. Tracing is determined by what is,
+        up to the first call of one of these: a graph whose tracing calls none of them is
+        the same in each process with this digest, and no other graph may be kept.
     """
     hasher = Hasher()
+    incomparable = set()
     hasher.add(_compiler(), torch.__version__, torch.version.git_version)
     hasher.add(json.dumps(dict(options), sort_keys=True))
     for name in sorted(custom_operators()) if custom_code else ():
+        # Its own: what two operators share is to be seen with each.
+        own = Hasher(hasher)
         try:
-            hasher.add_operator(name)
+            own.add_operator(name)
         except RecursionError:
-            hasher.make_unique(f"what {name} refers to")
+            own.make_unique(f"what {name} refers to")
+        if own.is_unique:
+            incomparable.add(name.partition(".")[0])
+        else:
+            hasher.add(own.digest())
+    hasher.add(sorted(incomparable))
     for override in _overrides():
         hasher.make_unique(override)
     for path in sorted({*torch.ops.loaded_libraries, *_extension_modules()}):
         hasher.add(path, *_file_identity(path))
-    return hasher.digest()
+    return hasher.digest(), frozenset(incomparable)
 
 
 def may_call_custom_code(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
@@ -249,9 +265,17 @@ def _autograd_formulas() -> dict[str, list[Any]]:
 
 
 class Hasher:
-    """Hashes values so that equal digests in two processes mean equal behaviour."""
+    """Hashes values so that equal digests in two processes mean equal behaviour.
 
-    def __init__(self) -> None:
+    Attributes
+    ----------
+    is_unique : bool
+        Whether something cannot be compared.
+    """
+
+    def __init__(self, parent: Hasher | None = None) -> None:
+        self.is_unique = False
+        self._parent = parent
         self._hash = hashlib.blake2b(digest_size=16)
         self._seen: dict[int, int] = {}
         self._keep: list[Any] = []
@@ -259,14 +283,16 @@ class Hasher:
 
     @functools.cached_property
     def _formulas(self) -> dict[Any, list[Any]]:
-        return _autograd_formulas()  # walks all objects: once for all operators
+        # Walks all objects: once for all operators.
+        return _autograd_formulas() if self._parent is None else self._parent._formulas
 
     def digest(self) -> str:
         return self._hash.hexdigest()
 
     def make_unique(self, reason: str) -> None:
         """No other process, nor this one again, gets this digest."""
-        log.info("compiled graphs are not cached: %s can't be compared", reason)
+        log.info("%s can't be compared: graphs that depend on it are not cached", reason)
+        self.is_unique = True
         self._write("unique", uuid.uuid4().hex)
 
     def add(self, *values: Any) -> None:

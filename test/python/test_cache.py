@@ -493,6 +493,37 @@ def test_operators_that_a_graph_cannot_reach_do_not_count(found) -> None:
         library._destroy()
 
 
+@pytest.mark.parametrize("where", ["nowhere", "formula", "fake", "backward of another"])
+def test_what_calls_an_operator_that_cannot_be_compared(found, where: str) -> None:
+    """Only that is kept out of the cache, wherever tracing calls it."""
+    library = torch.library.Library("cachetest_plain", "FRAGMENT")
+    library.define("composite(Tensor x) -> Tensor")
+    library.impl("composite", lambda x: x * 2, "CompositeImplicitAutograd")
+    composite = torch.ops.cachetest_plain.composite
+    registration: dict[str, Any] = {"backward": times(2.0)}
+    if where == "formula":
+        registration["backward"] = lambda ctx, grad: composite(grad)
+    elif where == "fake":
+        registration["fake"] = lambda x: torch.empty_like(composite(x))
+    other = registered(**registration)
+    if where == "backward of another":
+        library.define("second(Tensor x) -> Tensor")
+        library.impl("second", lambda x: x.clone(), "CPU")
+        torch.library.register_fake("cachetest_plain::second", torch.empty_like, lib=library)
+        torch.library.register_autograd(
+            "cachetest_plain::second", lambda ctx, grad: composite(grad) / 2, lib=library
+        )
+    second = torch.ops.cachetest_plain.second if where == "backward of another" else torch.neg
+    try:
+        x = torch.randn(3, requires_grad=True)
+        op = torch.ops.cachetest_same.op
+        answers = [found(lambda x: second(op(x.sin())), x) for _ in range(2)]
+        assert answers == [False, where == "nowhere"]
+    finally:
+        other._destroy()
+        library._destroy()
+
+
 def test_what_cannot_be_compared_is_not_found_again() -> None:
     library = torch.library.Library("cachetest_plain", "FRAGMENT")
     library.define("composite(Tensor x) -> Tensor")

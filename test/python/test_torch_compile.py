@@ -44,16 +44,17 @@ def compilations_of(function, *calls) -> int:
 
 
 def test_default_backend() -> None:
-    from torch._dynamo.backends import registry
-
-    previous = registry.get_default_backend()
-    registry.set_default_backend("intarsia")
+    x = torch.randn(3)
+    previous = torch.compiler.get_default_backend()
+    torch.compiler.set_default_backend("intarsia")
     try:
         with torch.no_grad():
-            assert compilations_of(torch.compile(torch.sin), [torch.randn(3)]) == 1
+            assert compilations_of(torch.compile(torch.sin), [x]) == 1
     finally:
-        registry.set_default_backend(previous)
+        torch.compiler.set_default_backend(previous)
     assert "intarsia" in torch.compiler.list_backends()
+    with torch.no_grad(), torch.compiler.set_stance("default", force_backend="intarsia"):
+        assert compilations_of(torch.compile(torch.cos, backend="eager"), [x]) == 1
 
 
 def test_stance(compile_with) -> None:
@@ -167,6 +168,35 @@ def test_activation_checkpointing(check, policy) -> None:
         [torch.randn(3, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)],
         training=True,
     )
+
+
+def test_a_budget_for_what_is_saved() -> None:
+    """PyTorch's own knob: the smaller, the more is computed again, and the gradients stay."""
+    layers = [nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8)]
+    module = nn.Sequential(*layers, *copy.deepcopy(layers))
+    x = torch.randn(5, 8)
+    module(x).square().sum().backward()
+    want = [p.grad for p in module.parameters()]
+
+    def saved_with(budget: float) -> int:
+        torch._dynamo.reset()
+        module.zero_grad()
+        sizes: list[int] = []
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            sizes.append(tensor.numel())
+            return tensor
+
+        with (
+            torch._functorch.config.patch(activation_memory_budget=budget),
+            torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+        ):
+            result = torch.compile(module, backend="intarsia")(x)
+        result.square().sum().backward()
+        torch.testing.assert_close([p.grad for p in module.parameters()], want)
+        return sum(sizes)
+
+    assert saved_with(0.0) < saved_with(1.0)
 
 
 def test_hooks_on_saved_tensors(compile_with) -> None:

@@ -147,7 +147,7 @@ struct CallSite {
 };
 
 /// Raised with every change of the structures above or of TorchApi.
-inline constexpr int32_t torchApiVersion = 11;
+inline constexpr int32_t torchApiVersion = 12;
 
 struct TorchApi {
   int32_t abiVersion;

@@ -18,9 +18,20 @@
 
 #include "intarsia/Runtime/Torch.h"
 
+#include <memory>
+#include <string>
+#include <vector>
+
 typedef struct _object PyObject;
 
 namespace intarsia::runtime {
+
+class OperatorWatch {
+public:
+  virtual ~OperatorWatch() = default;
+  /// Those of its operators that were called so far, sorted.
+  virtual std::vector<std::string> called() const = 0;
+};
 
 struct TorchPythonApi {
   int32_t abiVersion;
@@ -40,6 +51,10 @@ struct TorchPythonApi {
   /// Sets the Python exception that PyTorch itself would raise for `cause`
   /// (a python_error keeps its type, value and traceback).
   void (*setException)(const std::exception_ptr &cause);
+  /// Notes, until it is deleted, which operators of `names` ("ns::op") anybody
+  /// in this process calls through the dispatcher. Does not need the GIL.
+  std::unique_ptr<OperatorWatch> (*watchOperators)(
+      const std::vector<std::string> &names);
 };
 
 extern "C" {

@@ -14,10 +14,15 @@
 #include "intarsia/Runtime/TorchPython.h"
 #include "lib/Runtime/Torch/Shim.h"
 
+#include <ATen/record_function.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
+
+#include <mutex>
+#include <set>
+#include <unordered_set>
 
 using namespace intarsia::runtime;
 using namespace intarsia::runtime::shim;
@@ -183,12 +188,71 @@ void setException(const std::exception_ptr &cause) {
   }
 }
 
+/// Called operators as PyTorch's observers see them: all that go through the
+/// dispatcher, in every thread.
+class Watch final : public OperatorWatch {
+public:
+  explicit Watch(const std::vector<std::string> &names)
+      : names(names.begin(), names.end()) {
+    std::lock_guard lock(mutex());
+    if (active().empty())
+      handle() = at::addGlobalCallback(
+          at::RecordFunctionCallback(note).scopes({at::RecordScope::FUNCTION}));
+    active().push_back(this);
+  }
+
+  ~Watch() override {
+    std::lock_guard lock(mutex());
+    std::erase(active(), this);
+    if (active().empty())
+      at::removeCallback(handle());
+  }
+
+  std::vector<std::string> called() const override {
+    std::lock_guard lock(mutex());
+    return {seen.begin(), seen.end()};
+  }
+
+private:
+  static std::unique_ptr<at::ObserverContext>
+  note(const at::RecordFunction &record) {
+    std::string name = record.name();
+    std::lock_guard lock(mutex());
+    for (Watch *watch : active())
+      if (watch->names.count(name))
+        watch->seen.insert(name);
+    return nullptr;
+  }
+
+  static std::mutex &mutex() {
+    static std::mutex instance;
+    return instance;
+  }
+  static std::vector<Watch *> &active() {
+    static std::vector<Watch *> instance;
+    return instance;
+  }
+  static at::CallbackHandle &handle() {
+    static at::CallbackHandle instance;
+    return instance;
+  }
+
+  std::unordered_set<std::string> names;
+  std::set<std::string> seen;
+};
+
+std::unique_ptr<OperatorWatch>
+watchOperators(const std::vector<std::string> &names) {
+  return std::make_unique<Watch>(names);
+}
+
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const TorchPythonApi *
 intarsia::runtime::intarsia_torch_python_api(int32_t abiVersion) {
   static const TorchPythonApi api = {
-      torchApiVersion, isTensor,      tensorFromPython, tensorToPython,
-      valueFromPython, valueToPython, boxObject,        setException};
+      torchApiVersion, isTensor,        tensorFromPython,
+      tensorToPython,  valueFromPython, valueToPython,
+      boxObject,       setException,    watchOperators};
   return abiVersion == torchApiVersion ? &api : nullptr;
 }
