@@ -60,6 +60,7 @@ PRODUCTS = {
     "addmm": (torch.addmm, (matrix(256), matrix(64, 256), matrix(256, 256))),
     "linear": (F.linear, (matrix(4, 16, 256), matrix(256, 256), matrix(256))),
     "no bias": (F.linear, (matrix(64, 256), matrix(256, 256))),
+    "a row": (F.linear, (matrix(1, 2048), matrix(4096, 2048))),
     "folded": (torch.matmul, (matrix(2, 32, 256), matrix(256, 256))),
 }
 
@@ -107,6 +108,7 @@ def test_gradients():
 STAY = {
     "small": (torch.mm, (matrix(16, 16), matrix(16, 16))),
     "few rows": (torch.mm, (matrix(2, 1024), matrix(1024, 4096))),
+    "a row, across": (torch.mm, (matrix(1, 2048), matrix(2048, 4096))),
     "few columns": (torch.mm, (matrix(4096, 1024), matrix(1024, 1))),
     "doubles": (torch.mm, (matrix(64, 256).double(), matrix(256, 256).double())),
     "half": (torch.mm, (matrix(64, 256).bfloat16(), matrix(256, 256).bfloat16())),

@@ -27,8 +27,10 @@ namespace plan = intarsia::plan;
 static constexpr int64_t fewest = 1 << 21, fewestCopied = 1 << 23,
                          fewestOfNewSizes = 1 << 25;
 /// One to three rows are a matrix times vectors, for which a BLAS has code of
-/// its own; so are few columns.
-static constexpr int64_t fewestRows = 4, fewestColumns = 8;
+/// its own; so are few columns. But a weight of so many elements that it comes
+/// from memory, it reads once a row, and oneDNN once.
+static constexpr int64_t fewestRows = 4, fewestColumns = 8,
+                         fewestFromMemory = 1 << 23;
 /// A processor that is so much faster with oneDNN has vectors that its BLAS
 /// does not use. What is less differs between sizes, and is left to eager.
 static constexpr double worthwhile = 1.25;
@@ -169,14 +171,18 @@ bool Product::moveToLibrary(torch::jit::Stack &stack) const {
         given->size(0) != columns || !given->is_contiguous())
       return false;
   }
-  int64_t least = !sizesAreKnown  ? fewestOfNewSizes
-                  : !isContiguous ? fewestCopied
-                                  : fewest;
-  int64_t count;
-  if (rows < fewestRows || columns < fewestColumns ||
-      (!__builtin_mul_overflow(left->numel(), columns, &count) &&
-       count < least) ||
-      !isAllowed() || !(always || isFasterHere(oneDNN)))
+  if (rows == 0 || columns < fewestColumns)
+    return false;
+  auto isWorth = [&] {
+    if (rows < fewestRows) // as it lies, a row of it for each column
+      return right->stride(isTransposed ? 1 : 0) == 1 &&
+             inner >= fewestFromMemory / columns;
+    int64_t least = !sizesAreKnown  ? fewestOfNewSizes
+                    : !isContiguous ? fewestCopied
+                                    : fewest;
+    return left->numel() >= least / columns;
+  };
+  if (!isWorth() || !isAllowed() || !(always || isFasterHere(oneDNN)))
     return false;
 
   c10::IValue weight = stack[first + 1];
