@@ -340,8 +340,7 @@ Argument Pt2Reader::readArgument(const json::Value &value,
              : "make what the operator needs of it tensors, numbers or "
                "strings"));
   }
-  throw ReadError("has an argument of the kind '" + kind +
-                  "', which is not supported");
+  throw ReadError("it has the kind '" + kind + "', which is not supported");
 }
 
 Output Pt2Reader::readOutput(const json::Value &value) {
@@ -478,8 +477,13 @@ Node Pt2Reader::readNode(const json::Object &object, Graph &graph) {
     for (const json::Value &input :
          asArray(field(object, "inputs"), "inputs")) {
       const json::Object &named = asObject(input, "input");
-      node.args.emplace_back(asString(field(named, "name"), "name"),
-                             readArgument(field(named, "arg"), graph.name));
+      std::string argument = asString(field(named, "name"), "name");
+      try {
+        node.args.emplace_back(argument,
+                               readArgument(field(named, "arg"), graph.name));
+      } catch (const ReadError &error) {
+        throw ReadError("argument '" + argument + "': " + error.what());
+      }
     }
     for (const json::Value &output :
          asArray(field(object, "outputs"), "outputs"))
@@ -543,6 +547,14 @@ Graph Pt2Reader::readGraph(const json::Object &object, StringRef name) {
   readValues("sym_float_values", symbolic(ValueMeta::Kind::SymFloat));
 
   for (const json::Value &input : asArray(field(object, "inputs"), "inputs")) {
+    if (auto [kind, contents] = unionMember(input, "input");
+        kind == "as_custom_obj") {
+      // The operator that takes it is refused by name; if none does, the input.
+      graph.inputs.push_back(
+          asString(field(asObject(*contents, kind), "name"), "name"));
+      graph.values[graph.inputs.back()].kind = ValueMeta::Kind::Object;
+      continue;
+    }
     Argument argument = readArgument(input, graph.name);
     if (argument.kind == Argument::Kind::Value) {
       graph.inputs.push_back(argument.text);

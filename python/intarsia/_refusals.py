@@ -69,6 +69,12 @@ REFUSALS = (
         f"or {_BETWEEN}.",
     ),
     Refusal(
+        "Dynamo",
+        r"quantized nyi in meta tensors",
+        "PyTorch traces no tensors with a quantisation scheme: pass the integers, x.int_repr(), "
+        f"the scale and the zero point; or {_BETWEEN}.",
+    ),
+    Refusal(
         "AOTAutograd",
         r"Please convert all Tensors to FakeTensors first",
         "AOTAutograd does not look for tensors in a dictionary or tuple: pass them as Tensor[].",

@@ -426,6 +426,27 @@ argument(
 )
 
 
+def _quantized() -> Callable[..., Any]:
+    op = register(
+        "argument_quantized(Tensor x) -> Tensor",
+        lambda x: x.dequantize(),
+        lambda x: torch.empty(x.shape),
+    )
+    return lambda x: op(x) + 1
+
+
+KINDS.append(
+    Kind(
+        "quantized tensor",
+        "arguments",
+        "(Tensor x) -> Tensor",
+        _quantized,
+        lambda: (torch.quantize_per_tensor(torch.ones(3), 0.5, 0, torch.qint8),),
+        {"compile": "Dynamo: quantized nyi in meta tensors"},
+    )
+)
+
+
 def _underscores() -> Callable[..., Any]:
     for name in ("_name_2_", "_name_2_.Int_"):
 
@@ -707,6 +728,14 @@ for _dtype in (
         # Eager adds no gradients of 8 bits.
         **({"training": None} if "float8" in str(_dtype) else {}),
     )
+returns(
+    "Tensor of bcomplex32",
+    "Tensor",
+    lambda x: x.to(torch.bcomplex32),
+    training=None,  # PyTorch adds none
+    export=SERIALISER,
+    functional=SERIALISER,
+)
 returns(
     "float4_e2m1fn_x2",
     "Tensor",

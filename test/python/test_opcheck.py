@@ -55,7 +55,10 @@ def check(function: Any, inputs: tuple[Any, ...], checks: tuple[str, ...]) -> No
 #: What opcheck itself does not take: it knows no lists of dtypes or layouts, no arguments
 #: called "input" beside a "self", and none called like a word of Python. The last it refuses,
 #: as we do.
-NOT_TAKEN = ("ScalarType[]", "Layout[]", "named self", "named like Python", "one tensor twice")
+NOT_TAKEN = (
+    *("ScalarType[]", "Layout[]", "named self", "named like Python", "one tensor twice"),
+    "quantized tensor",
+)
 
 
 #: Of the groups whose kinds are others' operators, or one operator in many places.

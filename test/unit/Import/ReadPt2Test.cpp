@@ -111,13 +111,26 @@ TEST_F(ReadPt2, ErrorsNameTheFileAndTheFault) {
     EXPECT_CONTAINS(errorWith("Symbol('u0', integer=True)", size),
                     "value 'nz': 'sizes' has ");
   EXPECT_CONTAINS(errorWith("\"as_operator\"", "\"as_spell\""),
-                  "node 'auto', higher_order::auto_functionalized_v2: has an "
-                  "argument of the kind 'as_spell'");
+                  "it has the kind 'as_spell', which is not supported");
   EXPECT_CONTAINS(
       errorWith(
           R"({"as_tensor": {"name": "c_c"}}, "kind": 1}])",
           R"({"as_custom_obj": {"name": "o", "class_fqn": "my.Cls"}}, "kind": 1}])"),
-      "model.py:12: return x + self.c): takes a custom object of class my.Cls");
+      "model.py:12: return x + self.c): argument 'other': takes a custom "
+      "object of class my.Cls");
+  // An object that is an input of the graph: its operator is named, too.
+  Records records = modelRecords();
+  std::string &model = records["models/model.json"];
+  const std::string
+      tensor = R"({"as_tensor": {"name": "c_c"}})",
+      object = R"({"as_custom_obj": {"name": "c_c", "class_fqn": "C"}})";
+  for (size_t at; (at = model.find(tensor)) != model.npos;)
+    model.replace(at, tensor.size(), object);
+  EXPECT_CONTAINS(errorFor(records),
+                  "model.py:12: return x + self.c): argument 'other': takes a "
+                  "custom object of class C: objects are not supported in .pt2 "
+                  "files; make what the operator needs of it tensors, numbers "
+                  "or strings");
   EXPECT_CONTAINS(errorWith("\"inputs\": [{", "\"inputs\": {} , \"z\": [{"),
                   "'inputs' is an object where an array is expected");
   EXPECT_CONTAINS(
