@@ -379,9 +379,8 @@ private:
       targets[operand] = place;
       if (place == root || (mayScatter(place) && isLowered(call)))
         continue;
-      Value base = read(root);
-      auto view = viewOf(operand, inputs[operand], base);
-      inputs[operand] = base;
+      auto view = viewOf(operand, place, root);
+      inputs[operand] = read(root);
       targets[operand] = root;
       for (Attribute &arg : args)
         arg = replaceOperand(arg, operand, view);
@@ -415,20 +414,29 @@ private:
     return result;
   }
 
-  graph::ViewAttr viewOf(int64_t operand, Value view, Value base) {
-    auto type = cast<graph::TensorType>(view.getType());
+  /// Where the place lies in its root. A kernel may have made its value: that
+  /// is a tensor of its own.
+  graph::ViewAttr viewOf(int64_t operand, Value place, Value root) {
+    auto type = cast<graph::TensorType>(place.getType());
     auto attributes = [&](ArrayRef<SymExpr> exprs) {
       SmallVector<graph::ExprAttr> attrs;
       for (const SymExpr &expr : exprs)
         attrs.push_back(graph::ExprAttr::get(builder.getContext(), expr));
       return attrs;
     };
-    std::optional<SymExpr> offset = offsetWithin(view, base);
-    assert(offset && "every view of a renamed storage is of a known form");
+    SymExpr offset;
+    for (Value each = place; each != root; each = placeOf(sourceOf(each))) {
+      graph::CallOp plain = each.getDefiningOp<graph::CallOp>().clone();
+      plain.setAliasing(false);
+      std::optional<StridedView> view = stridedView(plain);
+      assert(view && "every view of a renamed storage is of a known form");
+      offset = offset + view->offsets[cast<OpResult>(each).getResultNumber()];
+      plain.erase();
+    }
     return graph::ViewAttr::get(
         builder.getContext(), operand, attributes(type.getSizeExprs()),
         attributes(type.getStrideExprs()),
-        graph::ExprAttr::get(builder.getContext(), *offset));
+        graph::ExprAttr::get(builder.getContext(), offset));
   }
 
   Attribute replaceOperand(Attribute attribute, int64_t operand,

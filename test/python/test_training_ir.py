@@ -113,6 +113,16 @@ def comparison_in_place(self, x):
     return y
 
 
+def kernels_then_operators(self, x):
+    y = ops.scaled_tanh(x, 2.0)
+    for place in (y[1:], y.t()[0], self.cache[1, :3], y.view(-1)[2:5]):
+        place.mul_(2)
+        ops.add_into_(place, x.reshape(-1)[: place.numel()].view(place.shape))
+        place.add_(1)
+        ops.add_into_(place, place)
+    return y, self.cache.clone()
+
+
 def integers(self, x):
     y = (x * 3).to(torch.int64)
     y[0] += 2
@@ -143,6 +153,7 @@ PROGRAMS = {
     "swaps": (swaps, {"a": torch.zeros(4), "b": torch.ones(4)}, True),
     "masked": (masked, {}, True),
     "comparison_in_place": (comparison_in_place, {}, False),
+    "kernels_then_operators": (kernels_then_operators, {"cache": torch.zeros(2, 4)}, True),
     "integers": (integers, {}, True),
     "half": (half, {}, True),
 }
