@@ -651,7 +651,7 @@ void registerPointwise(LoweringTable &table) {
   table.add("aten::tanh", unary<[](S x) { return tanh(x); }>);
   table.add("aten::sigmoid", unary<[](S x) { return sigmoid(x); }>);
   table.add("aten::logaddexp", binary<[](S a, S b) { return select(isInf(a) & (a == b), a, max(a, b) + log1p(exp(-abs(a - b)))); }>);
-  table.add("aten::logaddexp2", binary<[](S a, S b) { return select(isInf(a) & (a == b), a, max(a, b) + log2(1.0 + exp2(-abs(a - b)))); }>);
+  table.add("aten::logaddexp2", binary<[](S a, S b) { return select(isInf(a) & (a == b), a, max(a, b) + log1p(exp2(-abs(a - b))) * std::numbers::log2e); }>);
   table.add("aten::special_entr", unary<[](S x) { return select(isNaN(x), x, select(x > 0.0, -x * log(x), select(x == 0.0, x.constant(0), -infinity(x)))); }>);
   table.add("aten::deg2rad", unary<[](S x) { return x * (std::numbers::pi / 180); }>);
   table.add("aten::rad2deg", unary<[](S x) { return x * (180 / std::numbers::pi); }>);

@@ -303,6 +303,8 @@ struct PyProgram {
   /// Inputs of which two must lie apart if one is written: their indices,
   /// whether the program writes them, and what the user calls them.
   std::vector<std::tuple<size_t, bool, std::string>> apart;
+  /// Inputs that eager shows to kernels without their gradient.
+  std::vector<size_t> detached;
 
   const runtime::Program &program() const {
     return compiled ? *compiled : loaded->program();
@@ -423,6 +425,11 @@ private:
             "the program takes " + std::to_string(program.inputCount()) +
                 " inputs, " + std::to_string(count) + " were given");
     ValueArray inputs(count), outputs(resultCount);
+    for (size_t i : detached) {
+      nb::object given = args[i];
+      if (nb::cast<bool>(given.attr("requires_grad")))
+        args[i] = given.attr("detach")();
+    }
     for (size_t i = 0; i < count; ++i)
       fromPython(PyList_GET_ITEM(args.ptr(), Py_ssize_t(i)), inputs[i]);
     if (!apart.empty()) [[unlikely]]
@@ -834,6 +841,8 @@ NB_MODULE(_C, m) {
               "Whether runs turn grad mode on, as kernels saw it in eager.")
       .def_rw("apart", &PyProgram::apart,
               "Inputs that must lie apart: (index, is written, name).")
+      .def_rw("detached", &PyProgram::detached,
+              "Inputs that kernels see without their gradient.")
       .def_prop_ro("input_names",
                    [](const PyProgram &self) {
                      nb::list names;

@@ -46,6 +46,8 @@ class Program:
     #: Inputs that must lie apart if one of two is written, else an `OverlapError`: index,
     #: whether it is written, name.
     apart: list[tuple[int, bool, str]]
+    #: Inputs that kernels see without their gradient.
+    detached: list[int]
     @property
     def input_names(self) -> list[str]: ...
     @property

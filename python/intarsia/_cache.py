@@ -73,6 +73,7 @@ class CachedProgram(OutputCode):
     has_tokens : bool
         Whether it orders calls by tokens. PyTorch forgets in its cache to hand them on.
     apart : list of (int, bool, str)
+    detached : list of int
         As the program's.
     """
 
@@ -82,6 +83,7 @@ class CachedProgram(OutputCode):
     grad_enabled: bool
     has_tokens: bool
     apart: list[tuple[int, bool, str]]
+    detached: list[int]
 
     def __post_init__(self) -> None:
         self._boxed_call = True
@@ -106,7 +108,7 @@ class CachedProgram(OutputCode):
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
         if isinstance(self.program, bytes):
             self.program = pickle.loads(self.program)
-        _hooks.prepare_program(self.program, self.grad_enabled, self.apart)
+        _hooks.prepare_program(self.program, self.grad_enabled, self.apart, self.detached)
         log.info("%s: found in PyTorch's cache", self.name)
         logs.show(self.name, self.program)
         record(Compilation(self.name, self.kind, 0.0, self.program, "", cached=True))

@@ -52,6 +52,7 @@ __all__ = [
     "REFUSED",
     "compile_in_pieces",
     "has_effects_inside",
+    "hidden_gradients",
     "is_differentiated_inside",
     "needs_cut",
 ]
@@ -215,6 +216,35 @@ def _may_carry_a_gradient(node: fx.Node) -> bool:
         return False
     writes = any(op._schema.is_mutable for op in operators)
     return writes or any(t.requires_grad for t in _tensors(node.meta.get("example_value")))
+
+
+def hidden_gradients(gm: fx.GraphModule) -> set[int]:
+    """The inputs with a gradient that custom operators see without one, by their indices.
+
+    In eager because of ``detach``, ``.data`` or a region without gradients. AOTAutograd keeps
+    none of these in a graph for inference, where an operator would get the input itself.
+    """
+    inputs: dict[int, list[int]] = {}
+    for i, placeholder in enumerate(gm.graph.find_nodes(op="placeholder")):
+        for t in _tensors(placeholder):
+            if is_plain(t) and t.requires_grad:
+                inputs.setdefault(storage(t), []).append(i)
+    hidden: set[int] = set()
+    enabled = torch.is_grad_enabled()
+    for node in gm.graph.nodes if inputs else ():
+        if node.target is _GRAD_MODE:
+            enabled = node.args[0]
+        elif node.op == "call_function" and _calls_custom(node):
+            for t in filter(is_plain, _tensors((node.args, node.kwargs))):
+                if not (enabled and t.requires_grad):
+                    hidden.update(inputs.get(storage(t), ()))
+    return hidden
+
+
+def _calls_custom(node: fx.Node) -> bool:
+    return any(map(is_custom, overloads_of(node.target))) or any(
+        map(_calls_custom, (inner for module in _subgraphs(node) for inner in module.graph.nodes))
+    )
 
 
 def needs_cut(gm: fx.GraphModule, inputs: Sequence[Any], test: _Test) -> bool:

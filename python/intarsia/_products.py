@@ -46,12 +46,19 @@ class _Product(NamedTuple):
     has_bias: bool
 
 
+def is_allowed() -> bool:
+    """Whether the user lets oneDNN compute, and in full precision."""
+    mkldnn: Any = torch.backends.mkldnn
+    precise = mkldnn.matmul.fp32_precision in ("none", "ieee")
+    return mkldnn.is_available() and mkldnn.enabled and precise
+
+
 def choose(gm: fx.GraphModule) -> int:
     """Gives to oneDNN the products of `gm`, in place, that it computes faster.
 
     Returns how many. Only of sizes that are known: what is timed must be what runs.
     """
-    if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled):  # type: ignore[attr-defined]
+    if not is_allowed():
         return 0
     changed = 0
     for node in list(gm.graph.nodes):

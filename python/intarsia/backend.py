@@ -19,7 +19,7 @@ import itertools
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -140,6 +140,7 @@ def _compile_dynamo_graph(
     # An inference graph runs with grad mode off. Where eager had it on, a kernel that
     # differentiates inside must find it on.
     grad_enabled = torch.is_grad_enabled()
+    hidden = _pieces.hidden_gradients(gm) if grad_enabled else set()
 
     def compiler(kind: str) -> Callable[..., Any]:
         inference_grad = grad_enabled and kind == "inference"
@@ -153,12 +154,19 @@ def _compile_dynamo_graph(
                 settings=settings,
                 user_names=names,
                 grad_enabled=inference_grad,
+                hidden=hidden if inference_grad else set(),
             )
             if not caching:
                 return program
             has_tokens = any(map(_fx.is_ordered, graph.graph.nodes))
             return _cache.CachedProgram(
-                program, f"{stem}_{kind}", kind, inference_grad, has_tokens, program.apart
+                program,
+                name=f"{stem}_{kind}",
+                kind=kind,
+                grad_enabled=inference_grad,
+                has_tokens=has_tokens,
+                apart=program.apart,
+                detached=program.detached,
             )
 
         return _cache.cacheable(compile_graph) if caching else compile_graph
@@ -184,7 +192,10 @@ def _compile_dynamo_graph(
     cache: Any = nullcontext()
     if caching:
         memory = _cache.memory(example_inputs)
-        ambient = f"grad {grad_enabled} autocast {autocast} memory {memory} gpus {gpus}"
+        ambient = (
+            f"grad {grad_enabled} autocast {autocast} memory {memory} gpus {gpus} "
+            f"onednn {_products.is_allowed()}"
+        )
         cache = _cache.keyed_by(settings, ambient, may_call_custom_code(gm, example_inputs))
     analysed = _triton.target(gpus) if opens else nullcontext()
     with _hooks.keep_effects(gm), settled, cache, analysed:
@@ -206,6 +217,7 @@ def _compile_graph(
     settings: Options,
     user_names: Sequence[str],
     grad_enabled: bool = False,
+    hidden: Collection[int] = (),
 ) -> Any:
     """Compiles one graph of AOTAutograd; returns a program, or programs, a boxed callable."""
     metadata = _metadata()
@@ -218,7 +230,7 @@ def _compile_graph(
 
     def compile_piece(piece: fx.GraphModule, label: str) -> Any:
         return _compile_piece(
-            piece, f"{stem}_{kind}{label}", kind, settings, user_names, grad_enabled
+            piece, f"{stem}_{kind}{label}", kind, settings, user_names, grad_enabled, hidden
         )
 
     if settings.cudagraphs and _cudagraphs.is_wanted(gm):
@@ -235,6 +247,7 @@ def _compile_piece(
     settings: Options,
     user_names: Sequence[str],
     grad_enabled: bool,
+    hidden: Collection[int],
 ) -> Any:
     start = time.perf_counter()
     gpus = _cuda.archs(gm) if settings.fuse else []
@@ -265,7 +278,10 @@ def _compile_piece(
     program._boxed_call = True
     metadata = _metadata() if kind != "backward" else None
     apart = _apart.watched(placeholders, names, metadata, static)
-    _hooks.prepare_program(program, grad_enabled, apart)
+    detached = [
+        i for i, node in enumerate(placeholders) if _plain_input(node.meta.get("desc")) in hidden
+    ]
+    _hooks.prepare_program(program, grad_enabled, apart, detached)
     seconds = time.perf_counter() - start
     log.info(
         "%s: %d nodes, %d calls, %d kernels, compiled in %.1f ms",

@@ -1060,3 +1060,60 @@ def test_a_wrong_fake_that_the_backward_formula_meets_first(compile_with):
     notes = "\n".join(caught.value.__notes__)
     for word in ("contract::shorter", place_of(fake), "fix the fake implementation"):
         assert word in notes
+
+
+SEEN: list[tuple[bool, Any]] = []
+
+
+def _note(x):
+    SEEN.append((x.requires_grad, x.grad_fn))
+    return x * 0.5
+
+
+register("note(Tensor x) -> Tensor", _note, like)
+register("shrink_(Tensor(a!) x) -> ()", lambda x: (x.mul_(0.5), None)[1], lambda x: None)
+
+
+def _under_no_grad(p):
+    with torch.no_grad():
+        return torch.ops.contract.note(p)
+
+
+def _written_under_no_grad(p):
+    with torch.no_grad():
+        torch.ops.contract.shrink_(p)
+    return p.detach() + 1
+
+
+def _in_a_branch(p):
+    return torch.cond(p.sum() > 0, torch.ops.contract.note, torch.clone, (p.detach(),))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda p: torch.ops.contract.note(p.detach()),
+        lambda p: torch.ops.contract.note(p.data),
+        lambda p: torch.ops.contract.note(p.detach().t()),
+        _under_no_grad,
+        _written_under_no_grad,
+        _in_a_branch,
+    ],
+    ids=["detach", "data", "view", "no_grad", "written", "cond"],
+)
+def test_no_gradient_where_eager_hides_it(function):
+    """In a graph without gradients an operator gets the user's parameter itself."""
+    results = []
+    compiled = torch.compile(function, backend="intarsia", fullgraph=True)
+    for run in (function, compiled, compiled):
+        p = torch.nn.Parameter(torch.arange(1.0, 5.0).reshape(2, 2))
+        version = p._version
+        SEEN.clear()
+        result = run(p)
+        assert not result.requires_grad
+        assert not any(given for given, _ in SEEN if function is not _under_no_grad)
+        (p - result).square().sum().backward()
+        results.append((result, p.detach(), p.grad, torch.tensor(p._version > version)))
+    for compiled_results in results[1:]:
+        for got, want in zip(compiled_results, results[0], strict=True):
+            assert_same(got, want)

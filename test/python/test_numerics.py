@@ -545,3 +545,14 @@ def test_positions_beyond_32_bits(check):
         return [*results, torch.arange(7) * 2**31 + x.long(), torch.linspace(0, 2.0**34, 5) + x[:5]]
 
     check(function, (torch.randn(7),))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("function", [torch.logaddexp, torch.logaddexp2])
+def test_sums_of_exponentials_far_apart(function, dtype):
+    """The smaller one is not lost beside 1 before the logarithm is taken."""
+    a = torch.zeros(64, dtype=dtype)
+    b = -torch.linspace(0, 60, 64, dtype=dtype)
+    got = torch.compile(function, backend="intarsia")(a, b)
+    tolerance = 8 * torch.finfo(dtype).eps
+    torch.testing.assert_close(got, function(a, b), rtol=tolerance, atol=0)

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import intarsia
+from intarsia import _products
 
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="this PyTorch has no oneDNN"
@@ -165,11 +166,10 @@ def low_precision():
     torch.set_float32_matmul_precision(before)
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [low_precision, lambda: torch.backends.mkldnn.flags(enabled=False)],
-    ids=["precision", "disabled"],
-)
+SETTINGS = [low_precision, lambda: torch.backends.mkldnn.flags(enabled=False)]
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=["precision", "disabled"])
 def test_settings_of_pytorch_are_kept(setting):
     inputs = PRODUCTS["mm"][1]
     run = compiled(torch.mm, "onednn")
@@ -207,3 +207,14 @@ def test_a_file_times_nothing(tmp_path):
     program = torch.export.export(torch.nn.Linear(4, 4), (matrix(2, 4),))
     with pytest.raises(intarsia.OptionError, match="a file takes 'auto'"):
         intarsia.aot_compile(program, tmp_path / "m.pt2", products="fastest")
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=["precision", "disabled"])
+def test_settings_are_asked_before_timing(setting, monkeypatch):
+    monkeypatch.setattr(_products, "_times", lambda product, threads: (2.0, 1.0))
+    inputs = PRODUCTS["mm"][1]
+    for allowed, around in ((True, contextlib.nullcontext), (False, setting)):
+        with around():
+            # What PyTorch's cache has of the other setting is another program.
+            _, libraries = libraries_of(compiled(torch.mm, "fastest"), *inputs)
+            assert (LIBRARY in libraries) == allowed
