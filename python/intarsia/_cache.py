@@ -49,13 +49,13 @@ from torch.utils import _pytree as pytree
 from intarsia import _hooks, logs
 from intarsia._extension import extension
 from intarsia._fingerprint import fingerprint
-from intarsia._fx import DTYPES
+from intarsia._fx import DTYPES, is_ordered
 from intarsia._recording import Compilation, record
 from intarsia.options import Options
 
 log = logging.getLogger("intarsia")
 
-__all__ = ["CachedProgram", "cacheable", "can_hold", "enabled", "keyed_by", "memory"]
+__all__ = ["CachedProgram", "cacheable", "can_hold", "enabled", "keyed_by", "memory", "refusal"]
 
 
 @dataclasses.dataclass
@@ -70,8 +70,8 @@ class CachedProgram(OutputCode):
         As in `intarsia.Compilation`.
     grad_enabled : bool
         As the program's.
-    has_tokens : bool
-        Whether it orders calls by tokens. PyTorch forgets in its cache to hand them on.
+    refusal : str
+        Why PyTorch's cache cannot have it; "": it can.
     apart : list of (int, bool, str)
     detached : list of int
         As the program's.
@@ -81,7 +81,7 @@ class CachedProgram(OutputCode):
     name: str
     kind: str
     grad_enabled: bool
-    has_tokens: bool
+    refusal: str
     apart: list[tuple[int, bool, str]]
     detached: list[int]
 
@@ -93,8 +93,8 @@ class CachedProgram(OutputCode):
 
     def prepare_for_serialization(self) -> None:
         # Of a copy of this. Here, so that what fails is known before anything is written.
-        if self.has_tokens:
-            raise BypassAOTAutogradCache("calls of the program are ordered by tokens")
+        if self.refusal:
+            raise BypassAOTAutogradCache(self.refusal)
         if (watch := _watch.get()) is not None and watch.called:
             log.info("%s is not cached: tracing it called %s", self.name, ", ".join(watch.called))
             raise BypassAOTAutogradCache("it depends on what can't be compared")
@@ -157,6 +157,26 @@ def can_hold(gm: fx.GraphModule) -> bool:
     return not any(
         isinstance(t, torch.Tensor) and (t.is_nested or t.dtype not in DTYPES) for t in tensors
     )
+
+
+def refusal(gm: fx.GraphModule) -> str:
+    """Why the cache cannot have the program of AOTAutograd's graph, as it was compiled."""
+    nodes = [
+        node
+        for module in gm.modules()
+        if isinstance(module, fx.GraphModule)
+        for node in module.graph.nodes
+    ]
+    # PyTorch forgets in its cache to hand tokens on.
+    if any(map(is_ordered, nodes)):
+        return "calls of the program are ordered by tokens"
+    if any(
+        isinstance(node.target, torch._ops.HigherOrderOperator)
+        and node.target.name().startswith("triton_kernel_wrapper")
+        for node in nodes
+    ):
+        return "a kernel of Triton that Python launches is known by a number of this process"
+    return ""
 
 
 def cacheable(compiler: Callable[..., Any]) -> SerializableAOTDispatchCompiler:

@@ -54,7 +54,7 @@ __all__ = ["Hasher", "fingerprint", "may_call_custom_code"]
 log = logging.getLogger("intarsia")
 
 # Modules whose functions change only with their version, which is hashed.
-_VERSIONED = ("torch", "numpy", "sympy", "builtins", "intarsia")
+_VERSIONED = ("torch", "numpy", "sympy", "triton", "builtins", "intarsia")
 
 
 def fingerprint(options: Mapping[str, Any], custom_code: bool = True) -> tuple[str, frozenset[str]]:
@@ -397,6 +397,8 @@ class Hasher:
             self._write(value._qualname)  # hashed by itself
         elif isinstance(value, torch.library.Library):
             self._write(value.ns, value.kind)
+        elif type(value).__module__ == "triton.runtime.jit" and hasattr(value, "cache_key"):
+            self._add_triton(value)
         elif type(value).__module__.partition(".")[0] == "torch" and callable(value):
             # Wrappers of PyTorch's around functions of the user's.
             self.add(vars(value) if hasattr(value, "__dict__") else None)
@@ -460,12 +462,34 @@ class Hasher:
             self._write(name)
             self._add_named(vars(value)[name], names)
 
+    def _add_triton(self, function: Any) -> None:
+        """A kernel, or what kernels call, as Triton's own cache knows it: by its source, that
+        of the functions that it calls, and the globals that it names."""
+        import triton
+        from triton._C.libtriton import get_cache_invalidating_env_vars
+
+        self._write(triton.__version__, function.fn.__module__, function.fn.__qualname__)
+        self.add(get_cache_invalidating_env_vars())
+        self.add({k: v for k, v in os.environ.items() if k in _TRITON_SETTINGS})
+        if _is_versioned(function.fn.__module__):
+            return
+        self._write(function.cache_key)
+        self.add(function.fn.__defaults__, function.fn.__kwdefaults__)
+        self.add([value for value, _ in function.used_global_vals.values()])
+        for name in ("do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline"):
+            self.add(getattr(function, name, None))
+        self.add(getattr(function, "pre_run_hooks", None))
+
     def _add_tensor(self, tensor: torch.Tensor) -> None:
         self.add(tensor.dtype, tuple(tensor.shape))
         if tensor.device.type != "cpu" or tensor.numel() > 1 << 20:
             self.make_unique("a large tensor")
             return
         self._write(tensor.detach().contiguous().view(torch.uint8).numpy().tobytes())
+
+
+#: What changes the code that Triton makes, beside what it says itself.
+_TRITON_SETTINGS = ("TRITON_DEFAULT_FP_FUSION", "TRITON_PTXAS_PATH", "TRITON_LIBDEVICE_PATH")
 
 
 def _is_versioned(module: str) -> bool:

@@ -158,13 +158,13 @@ def _compile_dynamo_graph(
             )
             if not caching:
                 return program
-            has_tokens = any(map(_fx.is_ordered, graph.graph.nodes))
+            refusal = _cache.refusal(graph)
             return _cache.CachedProgram(
                 program,
                 name=f"{stem}_{kind}",
                 kind=kind,
                 grad_enabled=inference_grad,
-                has_tokens=has_tokens,
+                refusal=refusal,
                 apart=program.apart,
                 detached=program.detached,
             )

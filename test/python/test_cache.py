@@ -124,6 +124,45 @@ COMPILED = "[('forward', False), ('backward', False)] traced"
 FOUND = "[('forward', True), ('backward', True)]"
 
 
+TRITON = """
+import contextlib, sys, torch, torch._dynamo, intarsia
+from torch._subclasses import FakeTensorMode
+sys.path.insert(0, sys.argv[1])
+import triton_kernels
+
+found = []
+for op in (lambda x: triton_kernels.add_op(x, x), triton_kernels.double_op):
+    with FakeTensorMode(), intarsia.record_compilations() as compilations:
+        x = torch.empty(100, 48, device="cuda:0")
+        with contextlib.suppress(RuntimeError):  # fake tensors have no memory
+            torch.compile(lambda x: op(x * 2), backend="intarsia")(x)
+    found += [c.cached for c in compilations]
+print(found)
+"""
+
+
+def test_kernels_of_triton(tmp_path: Path) -> None:
+    """Found by their source. What Python launches is known by a number in one process."""
+    pytest.importorskip("triton")
+    source = tmp_path / "triton_kernels.py"
+    text = (Path(__file__).parent / "triton_kernels.py").read_text()
+
+    def found(text: str) -> str:
+        source.write_text(text)
+        return run(
+            tmp_path / "kernels",
+            f"import sys; sys.argv[1:] = [{str(tmp_path)!r}]\n" + TRITON,
+            TORCHINDUCTOR_AUTOGRAD_CACHE="1",
+            TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"),
+        )
+
+    assert found(text) == "[False, False]"
+    assert found(text) == "[True, False]"
+    assert found(text.replace("mask=inside) + tl.load", "mask=inside) - tl.load")) == (
+        "[False, False]"
+    )
+
+
 def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
     artifacts = tmp_path / "artifacts"
 
