@@ -187,7 +187,12 @@ def _text(sizes: Sequence[Any], promised: Sequence[Any]) -> str:
 
 
 def is_plain(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout is torch.strided
+    """Whether it has a storage of its own: not where a transform wraps another tensor."""
+    return (
+        isinstance(value, torch.Tensor)
+        and value.layout is torch.strided
+        and not torch._C._functorch.is_functorch_wrapped_tensor(value)
+    )
 
 
 def storage(t: torch.Tensor) -> int:

@@ -235,9 +235,11 @@ def hidden_gradients(gm: fx.GraphModule) -> set[int]:
         if node.target is _GRAD_MODE:
             enabled = node.args[0]
         elif node.op == "call_function" and _calls_custom(node):
-            for t in filter(is_plain, _tensors((node.args, node.kwargs))):
+            for t in _tensors((node.args, node.kwargs)):
                 if not (enabled and t.requires_grad):
-                    hidden.update(inputs.get(storage(t), ()))
+                    while torch._C._functorch.is_functorch_wrapped_tensor(t):
+                        t = torch._C._functorch.get_unwrapped(t)
+                    hidden.update(inputs.get(storage(t), ()) if is_plain(t) else ())
     return hidden
 
 

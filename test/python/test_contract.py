@@ -1095,11 +1095,12 @@ def _in_a_branch(p):
         lambda p: torch.ops.contract.note(p.detach()),
         lambda p: torch.ops.contract.note(p.data),
         lambda p: torch.ops.contract.note(p.detach().t()),
+        lambda p: torch.vmap(torch.ops.contract.note)(p.detach()),
         _under_no_grad,
         _written_under_no_grad,
         _in_a_branch,
     ],
-    ids=["detach", "data", "view", "no_grad", "written", "cond"],
+    ids=["detach", "data", "view", "vmap", "no_grad", "written", "cond"],
 )
 def test_no_gradient_where_eager_hides_it(function):
     """In a graph without gradients an operator gets the user's parameter itself."""

@@ -1516,7 +1516,7 @@ def test_gradients_of_tied_embeddings(compile_with, fuse, padding, words, shape,
 
     want = gradient(model)
     with intarsia.record_compilations() as compilations:
-        got = gradient(compile_with(model))
+        got = gradient(compile_with(model, options={"products": "eager"}))  # equal bits
     assert torch.equal(got, want)
     plans = "".join(c.program.plan_text for c in compilations)
     assert ("embedding_dense_backward" not in plans) == (fuse and is_folded)
