@@ -44,6 +44,7 @@ from intarsia._fx import source_line
 from intarsia._gradients import keep_none, readers
 from intarsia._hooks import overloads_of
 from intarsia._namespaces import is_custom
+from intarsia._writes import written_by
 from intarsia.errors import CompileError
 
 log = logging.getLogger("intarsia")
@@ -366,7 +367,7 @@ def _cuts(replay: _Replay, test: _Test) -> set[fx.Node]:
                 cuts.add(node)
                 continue
             if torch.is_grad_enabled() and _recorded_inside(node):
-                tensors = (t for argument in _written(node) for t in _tensors(argument))
+                tensors = (t for _, _, argument in written_by(node) for t in _tensors(argument))
                 written.update(storage(t) for t in tensors if not t.requires_grad)
             replay.run(node)
             if node.op == "call_function" and test(node, torch.is_grad_enabled()):
@@ -508,7 +509,7 @@ class _Replay:
         recorded = _recorded_inside(node) if torch.is_grad_enabled() else []
         if not recorded or self.mode is None:
             return
-        for argument in _written(node):
+        for _, _, argument in written_by(node):
             for t in filter(_may_require_grad, _tensors(argument)):
                 if not t.requires_grad:
                     with self.mode:
@@ -549,15 +550,6 @@ def _source() -> torch.Tensor:
 def _base(value: Any) -> Any:
     is_view = isinstance(value, torch.Tensor) and value._is_view()
     return value._base if is_view else value
-
-
-def _written(node: fx.Node) -> Iterator[Any]:
-    """The arguments that an operator writes."""
-    for op in overloads_of(node.target):
-        for i, argument in enumerate(op._schema.arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                given = node.args[i] if i < len(node.args) else None
-                yield node.kwargs.get(argument.name, given)
 
 
 def _is_member(node: fx.Node) -> bool:

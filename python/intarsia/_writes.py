@@ -21,7 +21,7 @@ from intarsia._hooks import overloads_of
 from intarsia._namespaces import is_custom
 from intarsia.errors import CompileError
 
-__all__ = ["check_writes", "use_what_is_written"]
+__all__ = ["check_writes", "use_what_is_written", "written_by"]
 
 
 def check_writes(gm: fx.GraphModule) -> None:
@@ -43,7 +43,7 @@ def check_writes(gm: fx.GraphModule) -> None:
         for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
             _check_cast(node)
     for node in gm.graph.nodes:
-        for target, argument, value in _written(node):
+        for target, argument, value in written_by(node):
             for member in value if isinstance(value, (list, tuple)) else (value,):
                 written = member.meta.get("example_value") if isinstance(member, fx.Node) else None
                 base = written._base if isinstance(written, torch.Tensor) else None
@@ -69,7 +69,7 @@ def use_what_is_written(gm: fx.GraphModule) -> None:
         if not isinstance(module, fx.GraphModule):
             continue
         for node in list(module.graph.nodes):
-            for target, argument, value in _written(node):
+            for target, argument, value in written_by(node):
                 index = _returned(target, argument)
                 if index is None or not isinstance(value, fx.Node):
                     continue
@@ -82,7 +82,7 @@ def use_what_is_written(gm: fx.GraphModule) -> None:
                 module.recompile()
 
 
-def _written(
+def written_by(
     node: fx.Node,
 ) -> Iterator[tuple[torch._ops.OpOverload, torch._C.Argument, Any]]:
     """What a node gives to the arguments that its custom operator writes."""

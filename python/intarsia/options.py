@@ -7,7 +7,8 @@
 """The options of ``torch.compile(..., backend="intarsia", options={...})``.
 
 The same names are the keyword arguments of `intarsia.aot_compile` and, with
-dashes, the flags of ``intarsia-compile``; `emulate` is only here.
+dashes, the flags of ``intarsia-compile``, which has no `features`, `cudagraphs`
+and `emulate`.
 """
 
 from __future__ import annotations
