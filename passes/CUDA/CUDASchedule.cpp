@@ -52,10 +52,8 @@ constexpr int64_t vectorBytes = 16, mostLanes = 8;
 constexpr int64_t fewElements = 1 << 14;
 
 SymExpr sizeAlong(const Space &space, ArrayRef<int64_t> dims) {
-  SymExpr size(1);
-  for (int64_t dim : dims)
-    size = size * space.sizes[dim];
-  return size;
+  return productOf(
+      llvm::map_to_vector(dims, [&](int64_t dim) { return space.sizes[dim]; }));
 }
 
 SymExpr ceilDiv(const SymExpr &count, int64_t size) {
