@@ -131,7 +131,11 @@ def aot_compile(
             raise OptionError(f"{name} must be a list of strings, not {value!r}")
     if archs and target != "cuda":
         raise OptionError('archs needs target="cuda"')
+    if cpus and "cpu" in options:
+        raise OptionError("cpus and cpu both name processors: give one of them")
     settings = Options.resolve(None, options)
+    if settings.cudagraphs:
+        raise OptionError("cudagraphs is for torch.compile: the calls of a file are not captured")
     if settings.products == "fastest":
         raise OptionError(
             "products='fastest' times products on this machine, for torch.compile; a file takes "

@@ -354,9 +354,18 @@ def test_code_without_its_program(tmp_path):
         intarsia.aot_compile(code, tmp_path / "out.pt2")
 
 
-def test_archs_without_cuda(tmp_path):
-    with pytest.raises(OptionError, match="archs needs target"):
-        intarsia.aot_compile(tmp_path / "m.pt2", tmp_path / "out.pt2", archs=["sm_90"])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"archs": ["sm_90"]}, "archs needs target"),
+        ({"cpu": "x86-64-v4", "cpus": ["x86-64-v3"]}, "cpus and cpu both name processors"),
+        ({"cudagraphs": True}, "cudagraphs is for torch.compile"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_options_that_would_be_ignored(tmp_path, options, message):
+    with pytest.raises(OptionError, match=message):
+        intarsia.aot_compile(tmp_path / "m.pt2", tmp_path / "out.pt2", **options)
 
 
 # --- Instances of instances --------------------------------------------------------
