@@ -284,6 +284,46 @@ private:
   bool changes;
 };
 
+/// Inputs of which two must lie apart if one is written: their indices, whether
+/// the program writes them, and what the user calls them.
+using Apart = std::vector<std::tuple<size_t, bool, std::string>>;
+
+/// Raises an OverlapError where a written input has an element of another.
+void checkApart(ValueArray &inputs, const Apart &apart) {
+  const runtime::TorchApi &torch = runtime::torchApi();
+  struct Place {
+    const void *storage;
+    size_t input;
+    bool written;
+    const std::string *name;
+  };
+  std::vector<Place> places;
+  places.reserve(apart.size());
+  for (const auto &[input, written, name] : apart)
+    if (const Value &value = inputs[input]; value.kind == Value::Kind::Tensor)
+      places.push_back({torch.storage(value.tensor), input, written, &name});
+  std::sort(places.begin(), places.end(), [](const Place &a, const Place &b) {
+    return std::tie(a.storage, a.input) < std::tie(b.storage, b.input);
+  });
+  for (size_t i = 0; i < places.size(); ++i)
+    for (size_t j = i + 1; j < places.size(); ++j) {
+      const Place &a = places[i], &b = places[j];
+      if (!a.storage || a.storage != b.storage)
+        break;
+      runtime::TensorInfo first, second;
+      if (!(a.written || b.written) ||
+          torch.describe(inputs[a.input].tensor, &first) ||
+          torch.describe(inputs[b.input].tensor, &second) ||
+          (first.strides && second.strides &&
+           !runtime::mayOverlap(first, second)))
+        continue;
+      raise("OverlapError", "inputs " + *a.name + " and " + *b.name +
+                                " share memory, one of them is written, and "
+                                "the program was compiled for inputs that "
+                                "lie apart");
+    }
+}
+
 /// A program from `compile` or an artifact from `load`.
 struct PyProgram {
   // The program refers to the table: it is destroyed first.
@@ -300,9 +340,7 @@ struct PyProgram {
   bool gradEnabled = false;
   /// Makes the context manager of the first call; void afterwards.
   nb::object firstContext;
-  /// Inputs of which two must lie apart if one is written: their indices,
-  /// whether the program writes them, and what the user calls them.
-  std::vector<std::tuple<size_t, bool, std::string>> apart;
+  Apart apart;
   /// Inputs that eager shows to kernels without their gradient.
   std::vector<size_t> detached;
 
@@ -380,42 +418,6 @@ struct PyProgram {
   }
 
 private:
-  /// Raises an OverlapError where a written input has an element of another.
-  void checkApart(ValueArray &inputs) const {
-    const runtime::TorchApi &torch = runtime::torchApi();
-    struct Place {
-      const void *storage;
-      size_t input;
-      bool written;
-      const std::string *name;
-    };
-    std::vector<Place> places;
-    places.reserve(apart.size());
-    for (const auto &[input, written, name] : apart)
-      if (const Value &value = inputs[input]; value.kind == Value::Kind::Tensor)
-        places.push_back({torch.storage(value.tensor), input, written, &name});
-    std::sort(places.begin(), places.end(), [](const Place &a, const Place &b) {
-      return std::tie(a.storage, a.input) < std::tie(b.storage, b.input);
-    });
-    for (size_t i = 0; i < places.size(); ++i)
-      for (size_t j = i + 1; j < places.size(); ++j) {
-        const Place &a = places[i], &b = places[j];
-        if (!a.storage || a.storage != b.storage)
-          break;
-        runtime::TensorInfo first, second;
-        if (!(a.written || b.written) ||
-            torch.describe(inputs[a.input].tensor, &first) ||
-            torch.describe(inputs[b.input].tensor, &second) ||
-            (first.strides && second.strides &&
-             !runtime::mayOverlap(first, second)))
-          continue;
-        raise("OverlapError", "inputs " + *a.name + " and " + *b.name +
-                                  " share memory, one of them is written, and "
-                                  "the program was compiled for inputs that "
-                                  "lie apart");
-      }
-  }
-
   nb::object run(nb::list args, uint32_t flags,
                  runtime::Profile *profile) const {
     const runtime::Program &program = this->program();
@@ -433,7 +435,7 @@ private:
     for (size_t i = 0; i < count; ++i)
       fromPython(PyList_GET_ITEM(args.ptr(), Py_ssize_t(i)), inputs[i]);
     if (!apart.empty()) [[unlikely]]
-      checkApart(inputs);
+      checkApart(inputs, apart);
     // The caller's list must not keep memory alive that the program could free
     // at its last use.
     if (PyList_SetSlice(args.ptr(), 0, PY_SSIZE_T_MAX, nullptr) != 0)
@@ -458,6 +460,13 @@ private:
     return results;
   }
 };
+
+void checkInputsApart(nb::list inputs, const Apart &apart) {
+  ValueArray values(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    fromPython(PyList_GET_ITEM(inputs.ptr(), Py_ssize_t(i)), values[i]);
+  checkApart(values, apart);
+}
 
 bool mayOverlap(nb::object a, nb::object b) {
   ValueArray values(2);
@@ -887,6 +896,10 @@ NB_MODULE(_C, m) {
   m.def("may_overlap", &mayOverlap, nb::arg("a"), nb::arg("b"),
         "Whether two strided tensors of one storage may have an element in "
         "common.");
+  m.def(
+      "check_apart", &checkInputsApart, nb::arg("inputs"), nb::arg("apart"),
+      "Raises an OverlapError where inputs overlap that must lie apart, given "
+      "as `Program.apart` is.");
   nb::class_<runtime::OperatorWatch>(
       m, "OperatorWatch",
       "Which operators are called, by anybody in this process, while it is "

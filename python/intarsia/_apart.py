@@ -27,7 +27,7 @@ from intarsia._hooks import overloads_of
 from intarsia._warnings import warn
 from intarsia.errors import OverlapError
 
-__all__ = ["in_eager_where_moved", "watched"]
+__all__ = ["Watching", "in_eager_where_moved", "watched"]
 
 
 def watched(
@@ -65,6 +65,18 @@ def watched(
         if kind == "PlainAOTInput" and (descriptor.idx in written or i not in static)
     ]
     return result if len(result) > 1 and any(is_written for _, is_written, _ in result) else []
+
+
+class Watching:
+    """A program that copies inputs, or runs in pieces, and cannot look at them itself."""
+
+    def __init__(self, program: Callable[..., Any], apart: list[tuple[int, bool, str]]) -> None:
+        self._boxed_call = True
+        self.program, self.apart = program, apart
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        extension().check_apart(inputs, self.apart)
+        return self.program(inputs)
 
 
 def in_eager_where_moved(

@@ -108,7 +108,8 @@ class CachedProgram(OutputCode):
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
         if isinstance(self.program, bytes):
             self.program = pickle.loads(self.program)
-        _hooks.prepare_program(self.program, self.grad_enabled, self.apart, self.detached)
+        _hooks.prepare_program(self.program, self.grad_enabled, self.detached)
+        self.program.apart = self.apart
         log.info("%s: found in PyTorch's cache", self.name)
         logs.show(self.name, self.program)
         record(Compilation(self.name, self.kind, 0.0, self.program, "", cached=True))

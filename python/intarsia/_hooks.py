@@ -179,12 +179,10 @@ def _note_autocast(gm: fx.GraphModule, state: _Autocast) -> None:
 def prepare_program(
     program: Any,
     grad_enabled: bool,
-    apart: Sequence[tuple[int, bool, str]] = (),
     detached: Sequence[int] = (),
 ) -> None:
     """What a new program has to know of its surroundings."""
     program.grad_enabled = grad_enabled
-    program.apart = list(apart)
     program.detached = list(detached)
     program.set_first_context(without_alias_analysis)
 

@@ -233,11 +233,18 @@ def _compile_graph(
             piece, f"{stem}_{kind}{label}", kind, settings, user_names, grad_enabled, hidden
         )
 
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    static = _static_inputs(placeholders, kind)
+    apart = []
+    if kind != "backward":
+        names = [_input_name(node, user_names) for node in placeholders]
+        apart = _apart.watched(placeholders, names, metadata, static)
     if settings.cudagraphs and _cudagraphs.is_wanted(gm):
-        placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
-        static = _static_inputs(placeholders, kind)
-        return _cudagraphs.compile_graph(gm, static, compile_piece)
-    return compile_piece(gm, "")
+        captured = _cudagraphs.compile_graph(gm, static, compile_piece)
+        return _apart.Watching(captured, apart) if apart else captured
+    program = compile_piece(gm, "")
+    program.apart = apart
+    return program
 
 
 def _compile_piece(
@@ -276,12 +283,10 @@ def _compile_piece(
         logs.show(name, program, folder)
     # AOTAutograd's calling convention: one list, which the callee empties.
     program._boxed_call = True
-    metadata = _metadata() if kind != "backward" else None
-    apart = _apart.watched(placeholders, names, metadata, static)
     detached = [
         i for i, node in enumerate(placeholders) if _plain_input(node.meta.get("desc")) in hidden
     ]
-    _hooks.prepare_program(program, grad_enabled, apart, detached)
+    _hooks.prepare_program(program, grad_enabled, detached)
     seconds = time.perf_counter() - start
     log.info(
         "%s: %d nodes, %d calls, %d kernels, compiled in %.1f ms",

@@ -165,6 +165,29 @@ def test_written_inputs_and_buffers(replayed):
             torch.testing.assert_close(g(x.clone()), reference(x.clone()))
 
 
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_inputs_that_overlap_in_a_later_call(replayed, pieces):
+    """Such a call runs as in eager, before any piece has written."""
+
+    def f(x, y):
+        x.add_(1)
+        if pieces == 2:
+            y = unsafe(y)
+        return x * y
+
+    g = replayed(f)
+    with torch.no_grad():
+        for _ in range(3):
+            mine, theirs = torch.ones(67), torch.ones(67)
+            torch.testing.assert_close(g(mine, torch.ones(67)), f(theirs, torch.ones(67)))
+        assert Api.replays
+        mine, theirs = torch.ones(68), torch.ones(68)
+        with pytest.warns(UserWarning, match="inputs x and y share memory.*runs as in eager"):
+            result = g(mine[:67], mine[1:])
+        torch.testing.assert_close(result, f(theirs[:67], theirs[1:]))
+        torch.testing.assert_close(mine, theirs)
+
+
 def test_training(replayed):
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(33, 67), torch.nn.GELU(), torch.nn.Linear(67, 5))
