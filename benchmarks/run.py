@@ -363,6 +363,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=21, help="counted rounds (default: 21)")
     parser.add_argument("--no-inductor", action="store_true", help="leave Inductor out")
     parser.add_argument(
+        "--dynamic", action="store_true", help="suite, micro: programs for all sizes"
+    )
+    parser.add_argument(
         "--max-autotune", action="store_true", help="suite, micro: that mode of both too"
     )
     parser.add_argument("--with-peers", action="store_true", help="suite, micro: other compilers")

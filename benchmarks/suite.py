@@ -222,6 +222,8 @@ def measure(
     torch.manual_seed(0)
     torch._dynamo.reset()
     program = make()
+    if arguments.dynamic:
+        program.dynamic = True
     steps: dict[str, Step] = {}
     without: dict[str, str] = {}
     expected: list[torch.Tensor] = []
@@ -230,7 +232,7 @@ def measure(
         try:
             with intarsia.record_compilations() as compilations:
                 step = make_step()
-            if candidate == "intarsia" and program.training:
+            if candidate == "intarsia" and program.training and not program.dynamic:
                 bound = lower_bound(compilations)
             step()
             got = step()
@@ -309,8 +311,8 @@ def describe(row: dict) -> str:
     lines = [f"{row['case']}: {', '.join(times)}, {floor} ms"]
     if row["peak"]:
         peaks = [f"{name} {value / 2**20:.1f}" for name, value in row["peak"].items()]
-        bound = row["lifetimes"] / 2**20
-        lines.append(f"  peak memory: {', '.join(peaks)} MiB; by lifetimes {bound:.1f}")
+        bound = f"; by lifetimes {row['lifetimes'] / 2**20:.1f}" if row["lifetimes"] else ""
+        lines.append(f"  peak memory: {', '.join(peaks)} MiB{bound}")
     return "\n".join(lines + [f"  no {name}: {why}" for name, why in row["without"].items()])
 
 
