@@ -94,8 +94,9 @@ def main() -> None:
     for name, make in MODELS.items():
         torch.manual_seed(0)
         module, inputs = make()
-        if hasattr(module, "config"):
-            module.config.use_cache = False
+        for part in module.modules():  # a decoder has a configuration of its own
+            if hasattr(part, "config"):
+                part.config.use_cache = False
         programs.append((name, "model", module, (), inputs))
     for name in TRITON:
         programs.append((name, "triton", None, (), {}))

@@ -726,9 +726,9 @@ void registerPointwise(LoweringTable &table) {
   table.add("aten::logical_or", comparison<[](S a, S b) { return isTrue(a) | isTrue(b); }>);
   table.add("aten::logical_xor", comparison<[](S a, S b) { return isTrue(a) ^ isTrue(b); }>);
   table.add("aten::logical_not", test<[](S x) { return ~isTrue(x); }>);
-  add({"aten::bitwise_and.Tensor", "aten::bitwise_and.Scalar", "aten::bitwise_and.Scalar_Tensor"}, binary<[](S a, S b) { return integral(a) & b; }>);
-  add({"aten::bitwise_or.Tensor", "aten::bitwise_or.Scalar", "aten::bitwise_or.Scalar_Tensor"}, binary<[](S a, S b) { return integral(a) | b; }>);
-  add({"aten::bitwise_xor.Tensor", "aten::bitwise_xor.Scalar", "aten::bitwise_xor.Scalar_Tensor"}, binary<[](S a, S b) { return integral(a) ^ b; }>);
+  add({"aten::bitwise_and.Tensor", "aten::bitwise_and.Scalar", "aten::bitwise_and.Scalar_Tensor", "aten::__and__.Tensor", "aten::__and__.Scalar"}, binary<[](S a, S b) { return integral(a) & b; }>);
+  add({"aten::bitwise_or.Tensor", "aten::bitwise_or.Scalar", "aten::bitwise_or.Scalar_Tensor", "aten::__or__.Tensor", "aten::__or__.Scalar"}, binary<[](S a, S b) { return integral(a) | b; }>);
+  add({"aten::bitwise_xor.Tensor", "aten::bitwise_xor.Scalar", "aten::bitwise_xor.Scalar_Tensor", "aten::__xor__.Tensor", "aten::__xor__.Scalar"}, binary<[](S a, S b) { return integral(a) ^ b; }>);
   table.add("aten::bitwise_not", unary<[](S x) { return ~integral(x); }>);
   add({"aten::bitwise_left_shift.Tensor", "aten::bitwise_left_shift.Tensor_Scalar", "aten::__lshift__.Tensor", "aten::__lshift__.Scalar"}, binary<[](S a, S b) { return leftShift(integral(a), b); }>);
   add({"aten::bitwise_right_shift.Tensor", "aten::bitwise_right_shift.Tensor_Scalar", "aten::__rshift__.Tensor", "aten::__rshift__.Scalar"}, binary<[](S a, S b) { return rightShift(integral(a), b); }>);

@@ -308,7 +308,8 @@ def _compile(launch: _Launch, form: list[tuple[str, bool]], archs: Sequence[str]
         if metadata.num_ctas != 1:
             raise Unsupported("its blocks form clusters (num_ctas)")
         exact = re.search(r"^\.target (\w+)", ptx, re.M)[1]  # type: ignore[index]
-        count = len(re.findall(r"\.param", ptx[ptx.index(".entry") : ptx.index("{")]))
+        # Data of the module may stand before it, in braces, too.
+        count = ptx.partition(".entry")[2].partition("{")[0].count(".param")
         geometry.add((metadata.name, metadata.num_warps * metadata.warp_size, count))
         hashes.append(metadata.hash)
         codes = [(False, code.asm["cubin"])]

@@ -366,7 +366,7 @@ add("comparisons", n(aten.masked_fill.Scalar, -math.inf), x, mask)
 add("comparisons", aten.masked_fill.Tensor, x, mask, scalar)
 for op in (aten.logical_and, aten.logical_or, aten.logical_xor):
     add("bits", op, x, y, dtypes=ALL)
-for op in (aten.bitwise_and, aten.bitwise_or, aten.bitwise_xor):
+for op in (aten.bitwise_and, aten.bitwise_or, aten.bitwise_xor, aten.__and__, aten.__xor__):
     add("bits", op, x, y, dtypes=(*INTEGERS, torch.bool))
     add("bits", n(op, 5), x, dtypes=INTEGERS)
 add("bits", aten.bitwise_not, x, dtypes=(*INTEGERS, torch.bool))

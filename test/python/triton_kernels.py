@@ -18,14 +18,15 @@ def add(x, y, out, count, BLOCK: tl.constexpr):
 
 @triton.jit
 def scale_rows(x, stride, rows, columns, factor, one, flag, BLOCK: tl.constexpr):
-    """In place: what shared memory, a sum over a row and each kind of number are for."""
+    """In place: what shared memory, a sum over a row, a function that comes with data and
+    each kind of number are for."""
     row = tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)
     if row >= rows:
         return
     place = tl.arange(0, BLOCK)
     inside = place < columns
     value = tl.load(x + row * stride + place, mask=inside, other=0.0)
-    total = tl.sum(value, 0)
+    total = tl.sqrt(tl.sum(value, 0))
     if flag:
         value = value * factor
     tl.store(x + row * stride + place, value + total * one, mask=inside)

@@ -62,6 +62,59 @@ func.func @prime(%x: !x) -> !r {
 
 // -----
 
+// A norm is a sum of what is computed for each element, and so is a loss; truth values
+// are counted as numbers.
+
+!x = !intarsia.tensor<[4096, 1024]xbf16, device = "cuda:0">
+!b = !intarsia.tensor<[1000003]xbool, device = "cuda:0">
+!s = !intarsia.tensor<[]xbf16, device = "cuda:0">
+!t = !intarsia.tensor<[]xbool, device = "cuda:0">
+// CHECK-LABEL: @norm
+// CHECK: ops ["aten::mul.Tensor"]
+// CHECK: ops ["aten::sum.dim_IntList"]{{.*}}-> !intarsia.tensor<[512, 1, 1]xf32
+// CHECK: ops ["aten::sum.dim_IntList"]{{.*}}-> !intarsia.tensor<[]xf32
+// CHECK: ops ["aten::sqrt"]
+// CHECK: ops ["prims::convert_element_type"]{{.*}}-> !intarsia.tensor<[]xbf16
+func.func @norm(%x: !x) -> !s {
+  %0 = intarsia.call "aten::linalg_vector_norm"(self = %x, ord = 2, dim = none, keepdim = false, dtype = none) : (!x) -> !s
+  return %0 : !s
+}
+// CHECK-LABEL: @loss
+// CHECK: ops ["aten::mse_loss"]{{.*}}-> !intarsia.tensor<[4096, 1024]xbf16
+// CHECK: ops ["aten::sum.dim_IntList"]{{.*}}-> !intarsia.tensor<[512, 1, 1]xf32
+func.func @loss(%x: !x, %y: !x) -> !s {
+  %0 = intarsia.call "aten::mse_loss"(self = %x, target = %y, reduction = 1) : (!x, !x) -> !s
+  return %0 : !s
+}
+// CHECK-LABEL: @truth
+// CHECK: ops ["aten::constant_pad_nd"]{{.*}}xu8
+// CHECK: ops ["aten::any.dims"]
+// CHECK: ops ["aten::any.dims"]{{.*}}-> !intarsia.tensor<[]xu8
+// CHECK: ops ["prims::convert_element_type"]{{.*}}-> !intarsia.tensor<[]xbool
+func.func @truth(%b: !b) -> !t {
+  %0 = intarsia.call "aten::any"(self = %b) : (!b) -> !t
+  return %0 : !t
+}
+
+// -----
+
+// The variance of a row is the mean of the pieces' and the variance of their means.
+
+!x = !intarsia.tensor<[4096, 1024]xf32, device = "cuda:0">
+!s = !intarsia.tensor<[]xf32, device = "cuda:0">
+// CHECK-LABEL: @deviation
+// CHECK: ops ["aten::var_mean.correction"]{{.*}}-> (!intarsia.tensor<[512, 1, 1]xf64
+// CHECK: ops ["aten::var.correction"]{{.*}}-> !intarsia.tensor<[]xf64
+// CHECK: ops ["aten::mean.dim"]
+// CHECK: ops ["aten::sqrt"]
+// CHECK: ops ["prims::convert_element_type"]{{.*}}-> !intarsia.tensor<[]xf32
+func.func @deviation(%x: !x) -> !s {
+  %0 = intarsia.call "aten::std.correction"(self = %x, dim = none, correction = 1, keepdim = false) : (!x) -> !s
+  return %0 : !s
+}
+
+// -----
+
 // What has no pieces of its own kind is PyTorch's.
 
 !x = !intarsia.tensor<[4096, 1024]xf32, device = "cuda:0">
