@@ -6,21 +6,20 @@
 # ===----------------------------------------------------------------------===#
 """Times the programs of `programs.py`, and what of their time nobody can save.
 
-The floor of a program is what its library calls and registered operators take by
-themselves: the times of the calls in Intarsia's plans, by its own profiler. Inductor calls
-eager's library for products, which may be another one than Intarsia's: its floor is that of
-the plans with ``products="eager"``. That of a kernel is what copying its bytes takes, which
-it reads or writes once. Time above the floor is what a compiler is to blame for, except
-what passes outside of the compiled programs, in Dynamo's guards, AOTAutograd and autograd:
-Inductor's time over both is the most that its time can be a multiple of a compiler's, and
-what is above both is the compilers' own. Of training steps the peak memory is told, too,
-and the least that the plans' lifetimes allow.
+A profiler, less its own time, divides the steps of Intarsia and Inductor: calls of libraries
+and registered operators; kernels that were compiled; the rest of the compiled programs, which
+allocate and call; and what passes outside of them, in Dynamo's guards, AOTAutograd, autograd
+and Python. Kernels and the rest are above the floor: what a compiler is to blame for. The
+floor is Intarsia's calls, or what copying the bytes takes that a kernel reads or writes once;
+Inductor's time over it and what is outside is the most that its time can be a multiple of a
+compiler's. Of training steps the peak memory is told, too, and the least that the plans'
+lifetimes allow.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import ctypes
 import functools
 import itertools
 import statistics
@@ -32,6 +31,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from build_operators import operator_library
 from lifetimes import lower_bound
 from micro import MICRO
 from peers import FILES, PEERS
@@ -41,42 +41,52 @@ from rich.table import Table
 from torch._C._profiler import _EventType
 from torch._dynamo.backends.registry import lookup_backend
 from torch._functorch import config as functorch_config
+from torch._inductor import compile_fx
 
 import intarsia
+from intarsia import backend
 
 console = Console(width=None if sys.stdout.isatty() else 160)
 Step = Callable[[], list[torch.Tensor]]
 
 
-@dataclasses.dataclass
-class Spent:
-    """Seconds in the compiled programs of a step."""
+#: What a step is divided into; see above.
+PARTS = ("calls", "kernels", "rest", "outside")
 
-    profiling: bool = True
-    calls: float = 0.0  # of library and custom operators, while profiling
-    inside: float = 0.0  # all, while not
+
+class Spent(ctypes.Structure):
+    """As `profiler.cpp` declares it."""
+
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("calls", "kernels", "events"))
+
+
+@functools.cache
+def profiler() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(operator_library("profiler")))
+    library.overhead.restype = ctypes.c_double
+    return library
 
 
 class Observed:
-    """A compiled program that adds up what it takes."""
+    """A compiled program that tells the profiler when it runs, and adds up its seconds."""
 
-    def __init__(self, program: Any, spent: Spent) -> None:
-        self.program, self.spent = program, spent
+    seconds = 0.0  # of all
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
         self._boxed_call = True  # on the object itself, from where Dynamo copies it
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.program, name)
 
     def __call__(self, arguments: list[Any]) -> Any:
-        if not self.spent.profiling:
-            start = time.perf_counter()
-            results = self.program(arguments)
-            self.spent.inside += time.perf_counter() - start
-            return results
-        results, steps = self.program.profile(list(arguments))
-        arguments.clear()
-        self.spent.calls += sum(step[-1] for step in steps if "::" in step[2])
-        return results
+        profiler().enter()
+        start = time.perf_counter()
+        try:
+            return self.program(arguments)
+        finally:
+            Observed.seconds += time.perf_counter() - start
+            profiler().leave()
 
 
 def tensors_of(result: Any) -> list[torch.Tensor]:
@@ -112,42 +122,47 @@ def compiled(program: Program, **how: Any) -> Step:
     return step
 
 
-class Floor:
-    """Seconds of a step that no backend changes, measured while it is stepped: in the calls
-    of Intarsia's plans, and outside of its programs, where Dynamo, AOTAutograd and autograd
-    work."""
+def observed(compile_graph: Callable[..., Any]) -> Callable[..., Observed]:
+    return lambda *arguments, **keywords: Observed(compile_graph(*arguments, **keywords))
 
-    def __init__(self, program: Program, products: str) -> None:
-        from intarsia import backend
 
-        original = backend._compile_graph
-        self.spent = Spent()
-        self.calls: list[float] = []
-        self.outside: list[float] = []
+def observed_intarsia(*arguments: Any, **keywords: Any) -> Any:
+    return lookup_backend("intarsia")(*arguments, **keywords)
 
-        def observed(*arguments: Any, **keywords: Any) -> Any:
-            return Observed(original(*arguments, **keywords), self.spent)
 
-        def another(*arguments: Any, **keywords: Any) -> Any:
-            options = {"products": products}
-            return lookup_backend("intarsia")(*arguments, options=options, **keywords)
+def observed_inductor(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+    reporting = {"cpp.enable_kernel_profile": True}
+    inner = observed(compile_fx.compile_fx_inner)
+    return compile_fx.compile_fx(gm, inputs, inner_compile=inner, config_patches=reporting)
 
-        uncached = functorch_config.patch(enable_autograd_cache=False)
-        with mock.patch.object(backend, "_compile_graph", observed), uncached:
-            # What another backend has compiled is compiled again.
-            self.step = compiled(program, backend=another)
-            self.step()
 
-    def step_calls(self) -> None:
-        self.spent.profiling, self.spent.calls = True, 0.0
-        self.step()
-        self.calls.append(self.spent.calls)
+class Profile:
+    """Seconds of each part of a backend's steps, one entry a step."""
 
-    def step_outside(self) -> None:
-        self.spent.profiling, self.spent.inside = False, 0.0
+    def __init__(self, program: Program, compiler: Callable[..., Any]) -> None:
+        self.parts: dict[str, list[float]] = {part: [] for part in PARTS}
+        self.overhead = min(profiler().overhead() for _ in range(5))  # nanoseconds an event
+        graphs = mock.patch.object(backend, "_compile_graph", observed(backend._compile_graph))
+        # What another backend has compiled is compiled again.
+        with graphs, functorch_config.patch(enable_autograd_cache=False):
+            self.run = compiled(program, backend=compiler)
+            self.run()
+
+    def step(self) -> None:
+        spent = Spent.in_dll(profiler(), "spent")
+        spent.calls = spent.kernels = spent.events = 0
+        Observed.seconds = 0.0
+        profiler().observe(True)
         start = time.perf_counter()
-        self.step()
-        self.outside.append(time.perf_counter() - start - self.spent.inside)
+        self.run()
+        total = time.perf_counter() - start
+        profiler().observe(False)
+        calls, kernels = 1e-9 * spent.calls, 1e-9 * spent.kernels
+        own = 1e-9 * self.overhead * spent.events
+        programs = Observed.seconds
+        parts = (calls, kernels, programs - calls - kernels - own, total - programs)
+        for part, seconds in zip(PARTS, parts, strict=True):
+            self.parts[part].append(seconds)
 
 
 def peak_bytes(step: Step) -> int:
@@ -250,23 +265,25 @@ def measure(
             continue
         steps[candidate] = step
     count = len(program.inputs)
-    floors = {products: Floor(program, products) for products in ("auto", "eager")}
+    profiles = {"intarsia": Profile(program, observed_intarsia)}
+    if "inductor" in steps:
+        profiles["inductor"] = Profile(program, observed_inductor)
     turns: dict[str, Callable[[], Any]] = dict(steps)
-    turns |= {f"calls, {products}": floor.step_calls for products, floor in floors.items()}
-    turns["outside"] = floors["auto"].step_outside
+    turns |= {f"{name}, profiled": profile.step for name, profile in profiles.items()}
     if is_kernel:
         turns["copy"] = copier(program, expected)
     seconds = interleaved(turns, (), arguments.rounds, grad=program.training)
-    least = seconds.pop("copy", 0.0)
-    auto, eager = (max(least, statistics.median(f.calls)) / count for f in floors.values())
     peaks = {name: peak_bytes(step) for name, step in steps.items() if program.training}
+    parts = {
+        name: {part: statistics.median(spent) / count for part, spent in profile.parts.items()}
+        for name, profile in profiles.items()
+    }
     return {
         "group": "suite",
         "case": name,
         "seconds": {candidate: seconds[candidate] / count for candidate in steps},
-        "floor": auto,
-        "floor of eager's library": eager,
-        "outside": statistics.median(floors["auto"].outside) / count,
+        "parts": parts,
+        "floor": max(parts["intarsia"]["calls"], seconds.get("copy", 0.0) / count),
         "peak": peaks,
         "lifetimes": bound,
         "without": without,
@@ -305,15 +322,19 @@ def bench(
 
 def describe(row: dict) -> str:
     times = [f"{name} {value * 1e3:.3f}" for name, value in row["seconds"].items()]
-    floor = ", ".join(
-        f"{what} {row[what] * 1e3:.3f}" for what in ("floor", "floor of eager's library", "outside")
-    )
-    lines = [f"{row['case']}: {', '.join(times)}, {floor} ms"]
+    lines = [f"{row['case']}: {', '.join(times)} ms"]
+    for name, parts in row["parts"].items():
+        spent = ", ".join(f"{part} {seconds * 1e3:.3f}" for part, seconds in parts.items())
+        lines.append(f"  {name}, profiled: {spent}")
     if row["peak"]:
         peaks = [f"{name} {value / 2**20:.1f}" for name, value in row["peak"].items()]
         bound = f"; by lifetimes {row['lifetimes'] / 2**20:.1f}" if row["lifetimes"] else ""
         lines.append(f"  peak memory: {', '.join(peaks)} MiB{bound}")
     return "\n".join(lines + [f"  no {name}: {why}" for name, why in row["without"].items()])
+
+
+def above_floor(row: dict, name: str) -> float:
+    return row["parts"][name]["kernels"] + row["parts"][name]["rest"]
 
 
 def table(rows: list[dict]) -> Table:
@@ -322,34 +343,26 @@ def table(rows: list[dict]) -> Table:
     names = list(dict.fromkeys(name for row in rows for name in row["seconds"]))
     peers = [name for name in names if name != "intarsia"]
     result = Table(title="Time per step, of Intarsia's")
-    for heading in ("program", "intarsia (ms)", "floor (ms)", "outside (ms)", *peers):
+    columns = ["intarsia (ms)", "floor (ms)", "above floor (ms)", "outside (ms)", *peers]
+    for heading in ("program", *columns, "inductor, above floor", "inductor, at most"):
         result.add_column(heading, justify="left" if heading == "program" else "right")
-    for heading in ("above floor", "above floor and outside", "at most"):
-        result.add_column(f"inductor, {heading}", justify="right")
-    ratios: dict[str, list[float]] = {name: [] for name in peers}
-    bounds: list[float] = []
+    ratios: dict[str, list[float]] = {name: [] for name in (*peers, "above floor", "at most")}
     for row in rows:
-        seconds, least = row["seconds"], row["floor"]
-        cells = [row["case"]]
-        cells += [f"{s * 1e3:.3f}" for s in (seconds["intarsia"], least, row["outside"])]
+        seconds, outside = row["seconds"], row["parts"]["intarsia"]["outside"]
+        own = (seconds["intarsia"], row["floor"], above_floor(row, "intarsia"), outside)
+        found = dict.fromkeys(ratios, 0.0)
         for name in peers:
             is_file = name in FILES and name != "intarsia-file"
-            own = seconds.get("intarsia-file" if is_file else "intarsia")
-            if known := own is not None and name in seconds:
-                ratios[name].append(seconds[name] / own)
-            cells.append(f"{ratios[name][-1]:.2f}" if known else "-")
+            beside = seconds.get("intarsia-file" if is_file else "intarsia")
+            if beside is not None and name in seconds:
+                found[name] = seconds[name] / beside
         if "inductor" in seconds:
-            theirs = row["floor of eager's library"]
-            for more in (0.0, row["outside"]):
-                above = seconds["intarsia"] - least - more
-                ratio = (seconds["inductor"] - theirs - more) / above if above > 0 else 0.0
-                cells.append(f"{ratio:.2f}" if ratio > 0 else "-")
-            bounds.append(seconds["inductor"] / (least + row["outside"]))
-            cells.append(f"{bounds[-1]:.2f}")
-        result.add_row(*cells)
-    means = [
-        f"{statistics.geometric_mean(ratios[name]):.2f}" if ratios[name] else "-" for name in peers
-    ]
-    bound = f"{statistics.geometric_mean(bounds):.2f}" if bounds else ""
-    result.add_row("geometric mean", "", "", "", *means, "", "", bound)
+            found["above floor"] = above_floor(row, "inductor") / above_floor(row, "intarsia")
+            found["at most"] = seconds["inductor"] / (row["floor"] + outside)
+        for name, ratio in found.items():
+            ratios[name] += [ratio] if ratio else []
+        cells = [f"{s * 1e3:.3f}" for s in own] + [f"{x:.2f}" if x else "-" for x in found.values()]
+        result.add_row(row["case"], *cells)
+    means = [f"{statistics.geometric_mean(x):.2f}" if x else "-" for x in ratios.values()]
+    result.add_row("geometric mean", "", "", "", "", *means)
     return result

@@ -83,6 +83,7 @@ public:
   Scratch &operator=(const Scratch &) = delete;
   T &operator[](size_t i) { return data[i]; }
   T *get() { return data; }
+  const T *get() const { return data; }
 
 private:
   alignas(T) unsigned char inlineData[N * sizeof(T)];
@@ -148,6 +149,11 @@ public:
 private:
   /// Writes what the program did to copies of inputs into the inputs.
   void copyBackInputs();
+  void freeAfter(const Instruction &instruction) {
+    const plan::Slot *freed = plan.freed.data() + instruction.firstFreed;
+    for (uint32_t i = 0; i < instruction.freeCount; ++i)
+      drop(frame.slots[freed[i]]);
+  }
   void drop(Value &value) {
     if (value.kind == Value::Kind::Tensor)
       torch.release(value.tensor);
@@ -176,9 +182,32 @@ private:
   int64_t extent(const Extent &e) const {
     return e.expr < 0 ? e.constant : integer(e.expr);
   }
-  void extents(const std::vector<Extent> &list, int64_t *out) const {
-    for (size_t i = 0; i < list.size(); ++i)
-      out[i] = extent(list[i]);
+  const Extent *sizesOf(const SpecPlan &spec) const {
+    return plan.extents.data() + spec.first;
+  }
+  const Extent *stridesOf(const SpecPlan &spec) const {
+    return sizesOf(spec) + spec.dim;
+  }
+  /// What a spec says in this call.
+  struct Layout {
+    Layout(const Activation &activation, const SpecPlan &spec)
+        : dim(spec.dim), sizes(dim), strides(dim) {
+      for (size_t i = 0; i < dim; ++i)
+        sizes[i] = activation.extent(activation.sizesOf(spec)[i]);
+      for (size_t i = 0; i < dim; ++i)
+        strides[i] = activation.extent(activation.stridesOf(spec)[i]);
+    }
+    size_t dim;
+    Scratch<int64_t, 8> sizes, strides;
+  };
+  /// A new tensor.
+  TensorImpl *empty(const SpecPlan &spec, const Layout &layout) const {
+    TensorImpl *out = nullptr;
+    if (torch.emptyStrided(spec.dtype, spec.deviceType, spec.deviceIndex,
+                           int64_t(layout.dim), layout.sizes.get(),
+                           layout.strides.get(), &out))
+      failed();
+    return out;
   }
   Value number(plan::ExprId id) const {
     int64_t bits = plan.exprs.bits(id, frame.symbols);
@@ -209,8 +238,9 @@ private:
   void checkGuards() const;
   std::string symbolValues(plan::ExprId id) const;
 
-  void run(const StepPlan &step);
-  void alloc(const StepPlan &step);
+  void run(const Instruction &instruction);
+  void runStep(const StepPlan &step);
+  void alloc(const Instruction &step);
   void profiledBuffers(const StepPlan &step, Value *out);
   void launch(const StepPlan &step);
   void launchOnCuda(const StepPlan &step, void **buffers,
@@ -229,7 +259,7 @@ private:
                                 const FailedCheck &check) const;
   class SeparatedBuffers;
   class LaunchRecord;
-  void view(const StepPlan &step);
+  void view(const Instruction &step);
   void cond(const StepPlan &step);
   void whileLoop(const StepPlan &step);
   void invoke(const StepPlan &step);
@@ -304,57 +334,58 @@ void Activation::bindTensor(const InputPlan &input, const TensorInfo &info) {
     std::string got = torch.deviceName(info.deviceType, info.deviceIndex);
     inputError(data, "expected device " + data.spec->device + ", got " + got);
   }
-  if (info.dim != int64_t(spec.sizes.size()))
-    inputError(data, "expected " + std::to_string(spec.sizes.size()) +
+  if (info.dim != int64_t(spec.dim))
+    inputError(data, "expected " + std::to_string(spec.dim) +
                          " dimensions, got " + std::to_string(info.dim) +
                          " (size " + listText(info.sizes, size_t(info.dim)) +
                          ")");
-  for (size_t i = 0; i < spec.sizes.size(); ++i)
-    if (spec.sizes[i].binds >= 0)
-      frame.symbols[spec.sizes[i].binds] = info.sizes[i];
-  for (size_t i = 0; i < spec.strides.size(); ++i)
-    if (spec.strides[i].binds >= 0)
-      frame.symbols[spec.strides[i].binds] = info.strides[i];
+  const Extent *sizes = sizesOf(spec), *strides = stridesOf(spec);
+  for (size_t i = 0; i < spec.dim; ++i)
+    if (sizes[i].binds >= 0)
+      frame.symbols[sizes[i].binds] = info.sizes[i];
+  for (size_t i = 0; i < spec.dim; ++i)
+    if (strides[i].binds >= 0)
+      frame.symbols[strides[i].binds] = info.strides[i];
 }
 
 void Activation::checkTensor(const InputPlan &input, const TensorInfo &info,
                              Value &slotValue) {
   const SpecPlan &spec = *input.spec;
   const plan::Input &data = *input.input;
-  size_t dim = spec.sizes.size();
-  bool empty = false;
+  size_t dim = spec.dim;
+  const Extent *sizes = sizesOf(spec), *strides = stridesOf(spec);
+  bool isEmpty = false;
   for (size_t i = 0; i < dim; ++i) {
-    int64_t want = extent(spec.sizes[i]);
-    empty |= want == 0;
+    int64_t want = extent(sizes[i]);
+    isEmpty |= want == 0;
     if (info.sizes[i] == want) [[likely]]
       continue;
     std::string expression;
-    if (spec.sizes[i].expr >= 0)
-      expression = " (" + plan.exprs.text(spec.sizes[i].expr) +
-                   symbolValues(spec.sizes[i].expr) + ")";
+    if (sizes[i].expr >= 0)
+      expression = " (" + plan.exprs.text(sizes[i].expr) +
+                   symbolValues(sizes[i].expr) + ")";
     inputError(data, "expected size " + std::to_string(want) + expression +
                          " in dimension " + std::to_string(i) + ", got " +
                          std::to_string(info.sizes[i]) + " (size " +
                          listText(info.sizes, dim) + ")");
   }
-  if (empty)
+  if (isEmpty)
     return;
   bool same = true;
   for (size_t i = 0; i < dim; ++i)
-    same &= info.strides[i] == extent(spec.strides[i]) || info.sizes[i] <= 1;
+    same &= info.strides[i] == extent(strides[i]) || info.sizes[i] <= 1;
   if (same) [[likely]]
     return;
-  Scratch<int64_t, 8> sizes(dim), strides(dim);
-  extents(spec.sizes, sizes.get());
-  extents(spec.strides, strides.get());
+  Layout layout(*this, spec);
   if (data.checkStrides)
-    inputError(data, "expected strides " + listText(strides.get(), dim) +
+    inputError(data, "expected strides " + listText(layout.strides.get(), dim) +
                          ", got " + listText(info.strides, dim));
   if (slotValue.kind != Value::Kind::Tensor)
     return;
   TensorImpl *copy = nullptr;
   if (torch.emptyStrided(info.dtype, info.deviceType, info.deviceIndex,
-                         int64_t(dim), sizes.get(), strides.get(), &copy))
+                         int64_t(dim), layout.sizes.get(), layout.strides.get(),
+                         &copy))
     failed();
   if (torch.copy(copy, slotValue.tensor)) {
     torch.release(copy);
@@ -611,48 +642,36 @@ Value Activation::output(size_t index) {
 // Steps
 //===----------------------------------------------------------------------===//
 
-void Activation::alloc(const StepPlan &step) {
-  const SpecPlan &spec = *step.spec;
-  if (step.step->offset >= 0) {
-    Value &slot = frame.slots[step.step->slot];
+void Activation::alloc(const Instruction &step) {
+  Value &slot = frame.slots[step.slot];
+  if (step.isInArena) {
     slot.kind = Value::Kind::Pointer;
-    slot.pointer =
-        static_cast<char *>(arena.data()) + integer(step.step->offset);
+    slot.pointer = static_cast<char *>(arena.data()) + extent(step.offset);
     return;
   }
-  size_t dim = spec.sizes.size();
-  Scratch<int64_t, 8> sizes(dim), strides(dim);
-  extents(spec.sizes, sizes.get());
-  extents(spec.strides, strides.get());
-  if (step.step->source >= 0) {
-    Value &source = frame.slots[step.step->source];
+  Layout layout(*this, step.spec);
+  if (step.source >= 0) {
+    Value &source = frame.slots[step.source];
     if (source.kind == Value::Kind::Tensor &&
-        torch.isHeldOnce(source.tensor, int64_t(dim), sizes.get(),
-                         strides.get())) {
-      frame.slots[step.step->slot] = retain(source);
+        torch.isHeldOnce(source.tensor, int64_t(layout.dim), layout.sizes.get(),
+                         layout.strides.get())) {
+      slot = retain(source);
       return;
     }
   }
-  TensorImpl *out = nullptr;
-  if (torch.emptyStrided(spec.dtype, spec.deviceType, spec.deviceIndex,
-                         int64_t(dim), sizes.get(), strides.get(), &out))
-    failed();
-  frame.slots[step.step->slot] = Value::of(out);
+  slot = Value::of(empty(step.spec, layout));
 }
 
-void Activation::view(const StepPlan &step) {
-  const SpecPlan &spec = *step.spec;
-  size_t dim = spec.sizes.size();
-  Scratch<int64_t, 8> sizes(dim), strides(dim);
-  extents(spec.sizes, sizes.get());
-  extents(spec.strides, strides.get());
-  TensorImpl *source = tensor(step.step->source), *out = nullptr;
+void Activation::view(const Instruction &step) {
+  Layout layout(*this, step.spec);
+  TensorImpl *source = tensor(step.source), *out = nullptr;
   TensorInfo info;
   torch.describe(source, &info);
-  if (torch.asStrided(source, int64_t(dim), sizes.get(), strides.get(),
-                      info.storageOffset + integer(step.step->offset), &out))
+  if (torch.asStrided(source, int64_t(layout.dim), layout.sizes.get(),
+                      layout.strides.get(),
+                      info.storageOffset + extent(step.offset), &out))
     failed();
-  frame.slots[step.step->slot] = Value::of(out);
+  frame.slots[step.slot] = Value::of(out);
 }
 
 struct LaunchContext {
@@ -781,16 +800,13 @@ void Activation::profiledBuffers(const StepPlan &step, Value *out) {
     }
     if (step.arenaAllocs[i] < 0)
       continue;
-    const SpecPlan &spec = *plan.steps[size_t(step.arenaAllocs[i])].spec;
-    size_t dim = spec.sizes.size();
-    Scratch<int64_t, 8> sizes(dim), strides(dim);
-    extents(spec.sizes, sizes.get());
-    extents(spec.strides, strides.get());
+    const SpecPlan &spec = plan.instructions[size_t(step.arenaAllocs[i])].spec;
+    Layout layout(*this, spec);
     int8_t type = 0, index = 0;
     TensorImpl *shape = nullptr;
     if (!torch.parseDevice("meta", &type, &index) &&
-        !torch.emptyStrided(spec.dtype, type, index, int64_t(dim), sizes.get(),
-                            strides.get(), &shape))
+        !torch.emptyStrided(spec.dtype, type, index, int64_t(layout.dim),
+                            layout.sizes.get(), layout.strides.get(), &shape))
       out[i] = Value::of(shape);
   }
 }
@@ -1305,13 +1321,7 @@ Value Activation::stackSlices(const StepPlan &step, size_t leaf,
     if (leaf >= step.results.size() || !step.results[leaf].spec)
       return Value();
     const SpecPlan &spec = *step.results[leaf].spec;
-    size_t dim = spec.sizes.size();
-    Scratch<int64_t, 8> sizes(dim), strides(dim);
-    extents(spec.sizes, sizes.get());
-    extents(spec.strides, strides.get());
-    if (torch.emptyStrided(spec.dtype, spec.deviceType, spec.deviceIndex,
-                           int64_t(dim), sizes.get(), strides.get(), &out))
-      failed();
+    out = empty(spec, Layout(*this, spec));
   } else if (torch.stack(tensors.data(), int64_t(tensors.size()), &out)) {
     failed();
   }
@@ -1434,26 +1444,25 @@ void Activation::storeOne(const StepPlan &step, const StepPlan::Leaf &leaf,
     if (torch.describe(value.tensor, &info))
       failed();
     const SpecPlan &spec = *leaf.spec;
-    size_t dim = spec.sizes.size();
-    Scratch<int64_t, 8> sizes(dim), strides(dim);
-    extents(spec.sizes, sizes.get());
-    extents(spec.strides, strides.get());
+    Layout layout(*this, spec);
+    const int64_t *sizes = layout.sizes.get(), *strides = layout.strides.get();
+    size_t dim = layout.dim;
     if (info.dtype != spec.dtype)
       broken("has dtype " + dtypeText(info.dtype) + ", but " +
              dtypeText(spec.dtype));
     if (info.dim != int64_t(dim) ||
-        std::memcmp(info.sizes, sizes.get(), dim * sizeof(int64_t)))
+        std::memcmp(info.sizes, sizes, dim * sizeof(int64_t)))
       broken("has size " + listText(info.sizes, size_t(info.dim)) + ", but " +
-             listText(sizes.get(), dim));
-    bool same = true, empty = false;
+             listText(sizes, dim));
+    bool same = true, isEmpty = false;
     for (size_t i = 0; i < dim; ++i) {
       same &= !info.strides || info.strides[i] == strides[i] || sizes[i] <= 1;
-      empty |= sizes[i] == 0;
+      isEmpty |= sizes[i] == 0;
     }
-    if (!same && !empty && step.step->fixStrides) {
+    if (!same && !isEmpty && step.step->fixStrides) {
       TensorImpl *copy = nullptr;
       if (torch.emptyStrided(info.dtype, info.deviceType, info.deviceIndex,
-                             int64_t(dim), sizes.get(), strides.get(), &copy))
+                             int64_t(dim), sizes, strides, &copy))
         failed();
       OwnedValues target;
       target.values.push_back(Value::of(copy));
@@ -1482,13 +1491,28 @@ void Activation::store(const StepPlan &step, OwnedValues values) {
 // The loop
 //===----------------------------------------------------------------------===//
 
-void Activation::run(const StepPlan &step) {
+void Activation::run(const Instruction &instruction) {
+  switch (instruction.kind) {
+  case Step::Kind::Call:
+    if (torch.runCall(instruction.call, &frame)) [[unlikely]]
+      failed();
+    return;
+  case Step::Kind::Alloc:
+    return alloc(instruction);
+  case Step::Kind::View:
+    return view(instruction);
+  default:
+    return runStep(plan.steps[instruction.step]);
+  }
+}
+
+void Activation::runStep(const StepPlan &step) {
   const Step &data = *step.step;
   switch (data.kind) {
   case Step::Kind::Call:
-    if (torch.runCall(step.call, &frame)) [[unlikely]]
-      failed();
-    return;
+  case Step::Kind::Alloc:
+  case Step::Kind::View:
+    internal("a step that is an instruction of its own");
   case Step::Kind::Free:
     for (plan::Slot slot : data.slots)
       drop(frame.slots[slot]);
@@ -1497,10 +1521,6 @@ void Activation::run(const StepPlan &step) {
     return launch(step);
   case Step::Kind::LaunchForeign:
     return launchForeign(step);
-  case Step::Kind::Alloc:
-    return alloc(step);
-  case Step::Kind::View:
-    return view(step);
   case Step::Kind::Clone: {
     TensorImpl *out = nullptr;
     if (torch.clonePreservingStrides(tensor(data.source), &out))
@@ -1559,14 +1579,8 @@ void Activation::execute() {
     if (!profile) [[likely]] {
       for (const Instruction &instruction : plan.instructions) {
         at = instruction.step;
-        if (instruction.call) [[likely]] {
-          if (torch.runCall(instruction.call, &frame)) [[unlikely]]
-            failed();
-        } else {
-          run(plan.steps[at]);
-        }
-        for (uint32_t i = 0; i < instruction.freeCount; ++i)
-          drop(frame.slots[instruction.free[i]]);
+        run(instruction);
+        freeAfter(instruction);
       }
       if (!cudaStatuses.empty()) [[unlikely]]
         finishCudaChecks(at);
@@ -1574,18 +1588,24 @@ void Activation::execute() {
     }
     std::vector<Profile::Entry> &entries =
         profile->steps[size_t(&function - impl.plan.functions.data())];
-    for (; at != plan.steps.size(); ++at) {
+    auto timed = [&](size_t step, auto &&body) {
       auto start = std::chrono::steady_clock::now();
-      run(plan.steps[at]);
+      body();
       // What a step begins on a GPU is its time.
       for (int device : impl.cudaDevices)
         if (torch.synchronize(/*CUDA*/ 1, int8_t(device)))
           failed();
-      auto &entry = entries[at];
+      auto &entry = entries[step];
       entry.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(
                                std::chrono::steady_clock::now() - start)
                                .count();
       ++entry.count;
+    };
+    for (const Instruction &instruction : plan.instructions) {
+      at = instruction.step;
+      timed(at, [&] { run(instruction); });
+      if (instruction.freeCount)
+        timed(at + 1, [&] { freeAfter(instruction); });
     }
     at = plan.steps.empty() ? 0 : plan.steps.size() - 1;
     finishCudaChecks(at);

@@ -69,8 +69,9 @@ public:
       plan.input = &input;
       if (input.spec) {
         plan.spec = spec(*input.spec);
-        for (size_t d = 0; d < plan.spec->sizes.size(); ++d)
-          bindExtent(plan.spec->sizes[d], {-1, i, int32_t(d), false}, bound);
+        for (uint32_t d = 0; d < plan.spec->dim; ++d)
+          bindExtent(out.extents[plan.spec->first + d],
+                     {-1, i, int32_t(d), false}, bound);
       }
       if (input.symbol >= 0) {
         if (size_t(input.symbol) >= bound.size())
@@ -95,10 +96,10 @@ public:
     }
     // Sizes bind before strides: the usual stride is an expression over sizes.
     for (size_t i = 0; i < out.inputs.size(); ++i)
-      if (out.inputs[i].spec)
-        for (size_t d = 0; d < out.inputs[i].spec->strides.size(); ++d)
-          bindExtent(out.inputs[i].spec->strides[d], {-1, i, int32_t(d), true},
-                     bound);
+      if (const std::optional<SpecPlan> &spec = out.inputs[i].spec)
+        for (uint32_t d = 0; d < spec->dim; ++d)
+          bindExtent(out.extents[spec->first + spec->dim + d],
+                     {-1, i, int32_t(d), true}, bound);
   }
 
   /// After verification.
@@ -132,7 +133,7 @@ public:
       }
       case plan::Step::Kind::Alloc:
         if (step.offset >= 0)
-          arenaAllocs[step.slot] = int32_t(out.steps.size());
+          arenaAllocs[step.slot] = int32_t(out.instructions.size());
         break;
       case plan::Step::Kind::SetGrad:
         out.setsGrad = true;
@@ -156,26 +157,13 @@ public:
       default:
         break;
       }
-      if (step.spec)
-        plan.spec = spec(*step.spec);
       for (const std::string &name : step.functions)
         plan.functions.push_back(impl.byName.at(name));
       if (step.kind != plan::Step::Kind::Call)
         for (const plan::Result &result : step.results)
           collect(result, plan.results);
+      addInstruction(plan);
       out.steps.push_back(std::move(plan));
-    }
-    for (size_t i = 0; i < function.steps.size(); ++i) {
-      Instruction instruction;
-      instruction.call = out.steps[i].call;
-      instruction.step = uint32_t(i);
-      if (i + 1 < function.steps.size() &&
-          function.steps[i + 1].kind == plan::Step::Kind::Free) {
-        const std::vector<plan::Slot> &slots = function.steps[++i].slots;
-        instruction.free = slots.data();
-        instruction.freeCount = uint32_t(slots.size());
-      }
-      out.instructions.push_back(instruction);
     }
   }
 
@@ -183,6 +171,32 @@ private:
   [[noreturn]] void malformed(const std::string &what) const {
     throw Error(ErrorKind::Internal,
                 "malformed plan: function '" + function.name + "': " + what);
+  }
+
+  /// For the step that will be the next one.
+  void addInstruction(const StepPlan &plan) {
+    using Kind = plan::Step::Kind;
+    const plan::Step &step = *plan.step;
+    if (step.kind == Kind::Free && !out.instructions.empty() &&
+        out.instructions.back().step + 1 == out.steps.size()) {
+      Instruction &before = out.instructions.back();
+      before.freeCount = uint32_t(step.slots.size());
+      before.firstFreed = uint32_t(out.freed.size());
+      out.freed.insert(out.freed.end(), step.slots.begin(), step.slots.end());
+      return;
+    }
+    Instruction &instruction = out.instructions.emplace_back();
+    instruction.call = plan.call;
+    instruction.kind = step.kind;
+    instruction.step = uint32_t(out.steps.size());
+    if (step.kind == Kind::Alloc || step.kind == Kind::View) {
+      instruction.slot = step.slot;
+      instruction.source = step.source;
+      instruction.spec = spec(*step.spec);
+      if (step.offset >= 0)
+        instruction.offset = extent(step.offset);
+      instruction.isInArena = step.kind == Kind::Alloc && step.offset >= 0;
+    }
   }
 
   Extent extent(plan::ExprId id) const {
@@ -196,16 +210,18 @@ private:
     return extent;
   }
 
-  SpecPlan spec(const plan::TensorSpec &spec) const {
+  SpecPlan spec(const plan::TensorSpec &spec) {
     SpecPlan plan;
+    plan.dim = uint32_t(spec.sizes.size());
+    plan.first = uint32_t(out.extents.size());
     plan.dtype = int16_t(spec.dtype);
     if (torch.parseDevice(spec.device.c_str(), &plan.deviceType,
                           &plan.deviceIndex))
       throwShimError();
     for (plan::ExprId id : spec.sizes)
-      plan.sizes.push_back(extent(id));
+      out.extents.push_back(extent(id));
     for (plan::ExprId id : spec.strides)
-      plan.strides.push_back(extent(id));
+      out.extents.push_back(extent(id));
     return plan;
   }
 

@@ -38,7 +38,7 @@ struct Extent {
 struct SpecPlan {
   int16_t dtype = 0;
   int8_t deviceType = 0, deviceIndex = -1;
-  std::vector<Extent> sizes, strides;
+  uint32_t dim = 0, first = 0; // `dim` sizes, then strides, in the extents
 };
 
 struct FunctionPlan;
@@ -57,10 +57,10 @@ struct StepPlan {
   std::vector<ForeignVariant> variants;
   std::vector<plan::Slot> tensors;
   std::string recordName; // Launch: its name in profilers
-  /// Launch: the Alloc step of each buffer that is memory of the arena, or -1.
+  /// Launch: the Alloc instruction of each buffer that is memory of the arena,
+  /// or -1.
   std::vector<int32_t> arenaAllocs;
-  int8_t autocastDevice = -1;   // Autocast: the type
-  std::optional<SpecPlan> spec; // Alloc, View
+  int8_t autocastDevice = -1; // Autocast: the type
   std::vector<const FunctionPlan *> functions;
   /// Leaves of `step->results`, lists flattened, with their specs.
   struct Leaf {
@@ -70,14 +70,21 @@ struct StepPlan {
   std::vector<Leaf> results; // Cond, While, Invoke, Map, Scan, Python
 };
 
-/// What the executor's loop reads, close together: most steps are calls, each
-/// followed by a Free.
-struct Instruction {
-  PreparedCall *call = nullptr; // null: run the step by its kind
+/// What the executor's loop reads, close together and in the order of use: a
+/// product may leave nothing of a plan in the caches. Most steps are calls,
+/// views and allocations, many followed by a Free.
+struct alignas(64) Instruction {
+  PreparedCall *call = nullptr; // Call
+  plan::Step::Kind kind = plan::Step::Kind::Call;
+  bool isInArena = false; // Alloc
   uint32_t step = 0;
-  uint32_t freeCount = 0; // of the Free step that follows it
-  const plan::Slot *free = nullptr;
+  uint32_t freeCount = 0, firstFreed = 0; // of the Free step that follows it
+  plan::Slot slot = -1, source = -1;      // Alloc, View
+  SpecPlan spec;                          // Alloc, View
+  Extent offset;                          // Alloc in the arena, View
 };
+
+static_assert(sizeof(Instruction) == 64);
 
 struct InputPlan {
   const plan::Input *input = nullptr;
@@ -102,6 +109,8 @@ struct FunctionPlan {
   std::vector<InputPlan> inputs;
   std::vector<StepPlan> steps;
   std::vector<Instruction> instructions; // all of `steps`
+  std::vector<plan::Slot> freed;         // by the instructions, in order
+  std::vector<Extent> extents; // of inputs, instructions and results, in order
   std::vector<Binder> binders;
   bool setsGrad = false;
   int32_t statusCount = 0; // launches with checks on a GPU
