@@ -316,12 +316,12 @@ private:
   Value emitTan(Value x);
   Value any(Value condition);
 
-  Value atanOfQuotient(Value y, Value x);
-  Value atanPositive(Value x);
-  Value asinSmall(Value x);
   struct Angle {
     Value high, low; // a sum
   };
+  Angle atanOfQuotient(Value y, Value x);
+  Value atanPositive(Value x);
+  Value asinSmall(Value x);
   Angle asinOfRoot(Value half);
   Value rightAngleLess(Angle angle, double count);
   Value emitAcos(Value x);

@@ -120,7 +120,11 @@ Value MathEmitter::emitExpm1(Value x) {
   Value q = expm1OfReduced(reduced.r);
   Value half = powerOfTwo(subI(reduced.n.shifted, integer(1)));
   Value result = fma(q, half, sub(half, real(0.5)));
-  return copySign(add(result, result), x);
+  result = add(result, result);
+  if (width == 64 && shortResult)
+    return copySign(result, x);
+  // Half of a denormal number is rounded; and zeros keep their sign.
+  return select(less(abs(x), real(width == 32 ? 0x1p-25 : 0x1p-54)), x, result);
 }
 
 //===----------------------------------------------------------------------===//

@@ -309,7 +309,7 @@ Value MathEmitter::emitTan(Value x) {
 
 /// atan(y/x), x and y >= 0, both finite or one 1, not both 0: around 0, pi/4
 /// and pi/2.
-Value MathEmitter::atanOfQuotient(Value y, Value x) {
+MathEmitter::Angle MathEmitter::atanOfQuotient(Value y, Value x) {
   // tan(pi/8) and tan(3*pi/8).
   Value isMiddle = less(mul(x, real(0x1.a827999fcef32p-2)), y);
   Value isLarge = less(mul(x, real(0x1.3504f333f9de6p+1)), y);
@@ -322,13 +322,15 @@ Value MathEmitter::atanOfQuotient(Value y, Value x) {
   Value square = mul(z, z);
   Value p = polynomial(square, coefficients::atanF64);
   Value rest = fma(mul(square, z), p, base(halfPi.low));
-  return add(base(halfPi.high), add(z, rest));
+  return {base(halfPi.high), add(z, rest)};
 }
 
 /// atan(x), x >= 0.
 Value MathEmitter::atanPositive(Value x) {
-  if (!shortResult)
-    return atanOfQuotient(x, real(1));
+  if (!shortResult) {
+    Angle angle = atanOfQuotient(x, real(1));
+    return add(angle.high, angle.low);
+  }
   Value large = less(real(1), x);
   Value z = select(large, div(real(1), x), x);
   Value square = mul(z, z);
@@ -403,15 +405,15 @@ Value MathEmitter::emitAtan2(Value y, Value x) {
   Value ax = abs(x), ay = abs(y);
   Value steep = less(ax, ay);
   Value small = select(steep, ax, ay), large = select(steep, ay, ax);
-  Value angle;
+  Angle angle;
   if (shortResult) {
     // The quotient of the smaller by the larger; equal infinities give 1, zeros
     // 0.
     Value quotient = div(small, large);
     quotient = select(equal(small, large), real(1), quotient);
     quotient = select(equal(large, real(0)), real(0), quotient);
-    angle = atanPositive(quotient);
-    angle = select(steep, sub(real(halfPi.high), angle), angle);
+    Value flat = atanPositive(quotient);
+    angle.high = select(steep, sub(real(halfPi.high), flat), flat);
   } else {
     // Scaled, so that a sum of the two is a number.
     Value isHuge = less(real(0x1p1000), large);
@@ -429,10 +431,11 @@ Value MathEmitter::emitAtan2(Value y, Value x) {
     angle = atanOfQuotient(dividend, select(isZero, real(1), divisor));
   }
   // The sign bit of x, so that -0 counts as negative.
-  Value signBit = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt,
-                                        bits(x), integer(0));
-  angle = select(signBit, rightAngleLess({angle, real(0)}, 2), angle);
+  Value isLeft = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt,
+                                       bits(x), integer(0));
+  Value onRight = shortResult ? angle.high : add(angle.high, angle.low);
+  Value result = select(isLeft, rightAngleLess(angle, 2), onRight);
   // A NaN of either operand, which the comparisons may have passed over.
   Value isNaN = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, x, y);
-  return select(isNaN, real(notANumber), copySign(angle, y));
+  return select(isNaN, real(notANumber), copySign(result, y));
 }

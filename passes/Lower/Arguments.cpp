@@ -16,6 +16,8 @@
 
 #include "mlir/IR/BuiltinAttributes.h"
 
+#include <cmath>
+
 using namespace mlir;
 
 namespace intarsia::lower {
@@ -58,6 +60,26 @@ bool fits(int64_t value, DType dtype) {
     return true;
   return isSignedInteger(dtype) ? llvm::isIntN(width, value)
                                 : value >= 0 && llvm::isUIntN(width, value);
+}
+
+/// Whether eager takes a number for one of this dtype: what is beyond its range
+/// is an error, but for negative numbers in the place of unsigned ones.
+bool isInRange(const Argument &number, DType dtype, MLIRContext *context) {
+  std::optional<double> real = number.constantFloat();
+  if (!real || dtype == DType::Bool || isComplex(dtype))
+    return true;
+  if (isFloatingPoint(dtype)) {
+    auto type = dyn_cast<FloatType>(storageType(context, dtype));
+    return !type || !std::isfinite(*real) ||
+           std::abs(*real) <=
+               APFloat::getLargest(type.getFloatSemantics()).convertToDouble();
+  }
+  bool isSigned = isSignedInteger(dtype);
+  if (std::optional<int64_t> integer = number.constantInt())
+    return fits(*integer, dtype) ||
+           (!isSigned && *integer < 0 && fits(-*integer, dtype));
+  double limit = std::ldexp(1.0, 8 * dtypeSize(dtype) - int(isSigned));
+  return std::abs(*real) < limit || (isSigned && *real == -limit);
 }
 
 /// The scalar of a number in `dtype`, emitted where `like` is.
@@ -352,7 +374,8 @@ Lowered lowerPointwise(graph::CallOp call, KernelBuilder &kernel,
 Scalar numberArgument(graph::CallOp call, StringRef name, const Scalar &like) {
   const ScalarContext &context = like.getContext();
   std::optional<Argument> number = argument(call, context.kernel, name);
-  if (!number || !number->isNumber()) {
+  if (!number || !number->isNumber() ||
+      !isInRange(*number, like.dtype(), call.getContext())) {
     context.kernel.decline();
     return like.constant(0);
   }

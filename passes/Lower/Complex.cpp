@@ -250,9 +250,10 @@ Wide hyperbolicSine(const Wide &z) {
 
 Wide hyperbolicCosine(const Wide &z) {
   auto [imaginary, real, isShort] = hyperbolicProducts(z, sin(z.y), cos(z.y));
-  imaginary =
-      select(z.y == 0.0, z.y * copysign(z.x.constant(1), z.x), imaginary);
-  imaginary = select((z.x == 0.0) & ~isFinite(z.y), z.x, imaginary);
+  // The sign of a NaN is none.
+  Scalar zero = select(isNaN(z.x), z.y, z.y * copysign(z.x.constant(1), z.x));
+  imaginary = select(z.y == 0.0, zero, imaginary);
+  imaginary = select((z.x == 0.0) & ~isFinite(z.y), z.x.constant(0), imaginary);
   Scalar isOpen = (abs(z.x) == infinity) & ~isFinite(z.y);
   return {select(isOpen, real.constant(infinity), real), imaginary, isShort};
 }
@@ -272,6 +273,7 @@ Wide hyperbolicTangent(const Wide &z) {
   Scalar isOne = (size == infinity) & ~isFinite(z.y);
   imaginary = select(isOne, copysign(z.x.constant(0), z.y), imaginary);
   real = select(isFar & ~isOne & ~isFinite(z.y), z.y - z.y, real);
+  real = select(z.x == 0.0, z.x, real);
   return {real, select(z.y == 0.0, z.y, imaginary), z.isShort};
 }
 
@@ -357,26 +359,56 @@ Wide turned(const Wide &z) {
 
 Wide cosine(const Wide &z) { return hyperbolicCosine({-z.y, z.x, z.isShort}); }
 
-/// exp(z) - 1, log(1 + z): as c10 has them.
-Wide exponentialLess1(const Wide &z) {
-  Scalar half = sin(z.y * 0.5);
-  return {expm1(z.x) * cos(z.y) - 2.0 * half * half, exp(z.x) * sin(z.y),
-          z.isShort};
+//===----------------------------------------------------------------------===//
+// Functions with eager's roundings on the way
+//===----------------------------------------------------------------------===//
+
+/// exp(z) - 1, as c10 has it.
+Scalar exponentialLess1(const Scalar &z) {
+  Scalar x = z.real(), y = z.imaginary(), half = sin(y * 0.5);
+  return complexNumber(expm1(x) * cos(y) - 2.0 * half * half, exp(x) * sin(y));
 }
 
-Wide logarithmOf1And(const Wide &z) {
-  Scalar next = z.x + 1.0, excess = z.x * (z.x + 2.0) + z.y * z.y;
-  Scalar isNear = z.x * z.x + z.y * z.y < 0.25;
-  Scalar near = select(excess == 0.0, z.x, 0.5 * log1p(excess));
-  return {select(isNear, near, log(hypot(next, z.y))), atan2(z.y, next),
-          z.isShort};
+/// log(1 + z), as c10 has it for a CPU: with the logarithm of the rounded sum,
+/// times the ratio of what was asked for and what was added.
+Scalar logarithmOf1And(const Scalar &z) {
+  Scalar x = z.real(), y = z.imaginary(), next = x + 1.0;
+  Scalar added = complexNumber(next - 1.0, y);
+  Scalar log = inDouble<logarithm>(complexNumber(next, y));
+  Scalar isNone = (next == 1.0) & (y == 0.0);
+  return select(isNone, z, select(added == z, log, log * (z / added)));
 }
 
-/// As C's cpow, which multiplies in the numbers' own precision.
+/// The product as C's operator has it (ISO C, annex G): infinite where a factor
+/// is infinite, or a product of parts, though both sums are no numbers.
+Scalar productOfC(const Scalar &a, const Scalar &b) {
+  Scalar ar = a.real(), ai = a.imaginary(), br = b.real(), bi = b.imaginary();
+  Scalar product = a * b, zero = ar.constant(0), one = ar.constant(1);
+  Scalar isNone = isNaN(product.real()) & isNaN(product.imaginary());
+  Scalar isInfiniteA = isInf(ar) | isInf(ai);
+  Scalar isInfiniteB = isInf(br) | isInf(bi);
+  Scalar overflows =
+      isInf(ar * br) | isInf(ai * bi) | isInf(ar * bi) | isInf(ai * br);
+  // A part that is none is 0; beside an infinite one, so is a finite one.
+  auto boxed = [&](const Scalar &x, const Scalar &isInfinite) {
+    Scalar box = copysign(select(isInf(x), one, zero), x);
+    return select(isInfinite | isNaN(x), box, x);
+  };
+  ar = boxed(ar, isInfiniteA);
+  ai = boxed(ai, isInfiniteA);
+  br = boxed(br, isInfiniteB);
+  bi = boxed(bi, isInfiniteB);
+  Scalar most = zero.constant(infinity);
+  return select(
+      isNone & (isInfiniteA | isInfiniteB | overflows),
+      complexNumber(most * (ar * br - ai * bi), most * (ar * bi + ai * br)),
+      product);
+}
+
+/// As C's cpow: what the logarithm and the product lose is as large as the
+/// exponent makes it.
 Scalar power(const Scalar &base, const Scalar &exponent) {
-  Wide log = logarithm(widened(base)), by = widened(exponent);
-  return narrowed(exponential(
-      {by.x * log.x - by.y * log.y, by.x * log.y + by.y * log.x, log.isShort}));
+  return inDouble<exponential>(productOfC(exponent, inDouble<logarithm>(base)));
 }
 
 /// Exponents that eager has other kernels for are those of its pow of a tensor
@@ -562,10 +594,10 @@ void registerComplex(LoweringTable &table) {
   add("cos", lowerUnary<inDouble<cosine>>);
   add("cosh", lowerUnary<inDouble<hyperbolicCosine>>);
   add("exp", lowerUnary<inDouble<exponential>>);
-  add("expm1", lowerUnary<ofShort<exponentialLess1>>);
+  add("expm1", lowerUnary<exponentialLess1>);
   add("log", lowerUnary<inDouble<logarithm>>);
   add("log10", lowerUnary<inDouble<logarithmOf10>>);
-  add("log1p", lowerUnary<ofShort<logarithmOf1And>>);
+  add("log1p", lowerUnary<logarithmOf1And>);
   add("log2", lowerUnary<inDouble<logarithmOf2>>);
   add("rsqrt", lowerUnary<reciprocalRoot>);
   add("sigmoid", lowerUnary<sigmoidOf>);

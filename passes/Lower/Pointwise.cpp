@@ -105,6 +105,10 @@ Scalar number(graph::CallOp call, StringRef name, const Scalar &like) {
   return numberArgument(call, name, like);
 }
 
+bool isOnCpu(graph::CallOp call) {
+  return resultType(call).getDevice() == "cpu";
+}
+
 Scalar isTrue(const Scalar &a) { return a.to(DType::Bool); }
 Scalar sigmoid(const Scalar &x) { return 1.0 / (1.0 + exp(-x)); }
 Scalar infinity(const Scalar &like) {
@@ -126,7 +130,13 @@ Scalar addScaled(graph::CallOp call, const Scalar &a, const Scalar &b,
                        : number(call, "alpha", a).roundedTo(resultDType(call));
   if (a.dtype() == DType::Bool)
     return a | (b & alpha);
-  return fma(b, sign > 0 ? alpha : -alpha, a);
+  if (sign < 0) {
+    // The negative of a real number is one: its imaginary part is no -0.
+    bool isReal = a.isComplexNumber() &&
+                  !isa_and_present<graph::ComplexAttr>(call.arg("alpha"));
+    alpha = isReal ? complexNumber(-alpha.real(), alpha.imaginary()) : -alpha;
+  }
+  return fma(b, alpha, a);
 }
 
 Scalar lerp(const Scalar &from, const Scalar &to, const Scalar &weight) {
@@ -679,7 +689,7 @@ void registerPointwise(LoweringTable &table) {
   table.add("aten::sigmoid_backward", pointwise<[](Call call, S grad, S y) { return sigmoidBackward(call, grad, y); }, "grad_output", "output">);
   table.add("aten::tanh_backward", pointwise<[](S grad, S y) { return grad * fma(-y, y, y.constant(1)); }, "grad_output", "output">);
   table.add("aten::hardsigmoid", unary<[](S x) { return hardSigmoid(x); }>);
-  table.add("aten::hardsigmoid_backward", pointwise<[](S grad, S x) { return select((x > -3.0) & (x < 3.0), grad * (1.0 / 6), grad.constant(0)); }, "grad_output", "self">);
+  table.add("aten::hardsigmoid_backward", pointwise<[](S grad, S x) { return select((x > -3.0) & (x < 3.0), grad * double(1.0f / 6), grad.constant(0)); }, "grad_output", "self">);
   table.add("aten::hardswish", unary<[](S x) { return hardSwish(x); }>);
   table.add("aten::hardswish_backward", pointwise<[](S grad, S x) { return hardSwishBackward(grad, x); }, "grad_output", "self">);
   table.add("aten::hardtanh", unary<[](Call call, S x) { return stdMin(stdMax(x, number(call, "min_val", x)), number(call, "max_val", x)); }>);
@@ -707,8 +717,9 @@ void registerPointwise(LoweringTable &table) {
   add({"aten::ge.Tensor", "aten::ge.Scalar"}, comparison<[](S a, S b) { return a >= b; }>);
   add({"aten::maximum", "aten::max.other"}, binary<[](S a, S b) { return max(a, b); }>);
   add({"aten::minimum", "aten::min.other"}, binary<[](S a, S b) { return min(a, b); }>);
-  table.add("aten::fmax", binary<[](S a, S b) { return fmax(a, b); }>);
-  table.add("aten::fmin", binary<[](S a, S b) { return fmin(a, b); }>);
+  // Of two zeros, C has the first one; a GPU the greater or the smaller one.
+  table.add("aten::fmax", binary<[](Call call, S a, S b) { return isOnCpu(call) ? select((a >= b) | isNaN(b), a, b) : fmax(a, b); }>);
+  table.add("aten::fmin", binary<[](Call call, S a, S b) { return isOnCpu(call) ? select((a <= b) | isNaN(b), a, b) : fmin(a, b); }>);
   table.add("aten::clamp", lowerClamp<false>);
   table.add("aten::clamp.Tensor", lowerClamp<true>);
   table.add("aten::clamp_min", lowerClamp<false>);

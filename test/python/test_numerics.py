@@ -144,6 +144,49 @@ def test_lengths_are_rounded_as_by_a_library(compile_with):
     torch.testing.assert_close(gradient(compile_with(norm)), gradient(norm))
 
 
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize(
+    ("shape", "dims"), [((7, 5003), (1,)), ((5003, 7), (0,)), ((50, 6, 70), (0, 2))]
+)
+def test_variances_far_from_zero_are_as_exact_as_eager(compile_with, shape, dims, dynamic):
+    """The squares' mean less the mean's square would have no digit left."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)) + 5000
+
+    def variances(x: torch.Tensor) -> list[torch.Tensor]:
+        results = [x.var(dims), *torch.var_mean(x, dims, correction=0), (x * 2 - 1).std(dims)]
+        last = x.shape[-1:]
+        return [*results, x.var(), F.layer_norm(x, last), F.group_norm(x, 1)]
+
+    got = compile_with(variances, dynamic=dynamic)(x)
+    for i, (a, b, c) in enumerate(zip(got, variances(x), variances(x.double()), strict=True)):
+        error, allowed = ((y - c).abs().max() / c.abs().max() for y in (a, b))
+        # The mean itself is rounded to 2e-4.
+        assert error <= max(2 * allowed, 3e-4), i
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.int64, torch.int8), ids=str)
+def test_first_of_equal_extrema(check, dtype):
+    """Wherever a vector, a block or a thread begins; with NaN, the first NaN."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 3, (9, 3001), generator=generator).to(dtype)
+    x[0] = 1
+    if dtype.is_floating_point:
+        x[1, [7, 100, 2999]] = NAN
+        x[2, [0, 3000]] = -0.0
+        x[3] = INF
+        x[4, 2990:] = NAN
+
+    def function(x: torch.Tensor) -> list[torch.Tensor]:
+        results: list[torch.Tensor] = []
+        for y in (x, x * 1, x.t() + 0, x[2:3]):
+            results += [y.argmax(), y.argmin()]
+            for dim in (0, 1):
+                results += [y.argmax(dim), y.argmin(dim), *y.max(dim), *y.min(dim)]
+        return results
+
+    check(function, (x,), exact=True)
+
+
 # --- NaN, infinity, signs of zero, denormals ------------------------------------------
 
 # Rows with one thing each; a last dimension that no vector length divides.
@@ -285,6 +328,127 @@ def test_conversions_into_denormals(compile_with):
     check_bits(compile_with, function, torch.cat([x, -x]))
 
 
+NEAR_ZERO = "asin asinh atan atanh expm1 log1p sin sinh tan tanh".split()
+
+
+@pytest.mark.parametrize("dtype", FLOATS[:2], ids=str)
+def test_functions_of_denormals(compile_with, dtype):
+    """Those that begin as the identity are it, to the last bit, as in eager all but log1p."""
+    tiny = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+    x = tiny * torch.tensor([0, 1, 2, 3, 4, 5, 7, 1001], dtype=dtype).repeat(5)[:35]
+    x = torch.cat([x, -x])
+
+    def functions(x: torch.Tensor) -> list[torch.Tensor]:
+        return [getattr(torch, name)(x) for name in NEAR_ZERO] + [F.elu(x), F.celu(x)]
+
+    results = zip(compile_with(functions)(x), functions(x), strict=True)
+    for name, (got, want) in zip([*NEAR_ZERO, "elu", "celu"], results, strict=True):
+        equal = torch.equal(bits(got), bits(x))
+        assert equal or (name == "log1p" and torch.equal(bits(got), bits(want))), name
+
+
+def test_smaller_and_larger_of_two_zeros(compile_with):
+    """C's functions, which eager calls, have the first one."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.fmax(x, y), torch.fmin(x, y)
+
+    for dtype in FLOATS[:2]:
+        values = torch.tensor([0.0, -0.0, NAN, 1.0, -1.0], dtype=dtype)
+        x, y = (m.reshape(-1) for m in torch.meshgrid(values, values, indexing="ij"))
+        check_bits(compile_with, function, x, y)
+
+
+# --- Complex numbers whose parts are special -------------------------------------------
+
+
+def grid_of_parts(dtype: torch.dtype, parts: list[float]) -> torch.Tensor:
+    values = torch.tensor(parts, dtype=dtype.to_real())
+    real, imaginary = torch.meshgrid(values, values, indexing="ij")
+    return torch.complex(real.reshape(-1), imaginary.reshape(-1))
+
+
+def same_parts(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Where two results agree: NaN, infinities and zeros with their signs, else nearly."""
+    x, y = (torch.view_as_real(v) if v.is_complex() else v[:, None] for v in (a, b))
+    if not y.is_floating_point():
+        return (x == y).all(-1)
+    exact = (x.isnan() & y.isnan()) | ((x == y) & (x.signbit() == y.signbit()))
+    # Beside a large part, a small one may be what rounding left.
+    size = y.abs().where(y.isfinite(), 0).amax(-1, keepdim=True)
+    tolerance = 32 * torch.finfo(y.dtype).eps
+    nearly = (x - y).abs() <= tolerance * y.abs() + 0.02 * tolerance * size
+    return (exact | (nearly & x.isfinite() & y.isfinite() & (y != 0))).all(-1)
+
+
+C_FUNCTIONS = """
+abs acos acosh angle asin asinh atan atanh cos cosh exp exp2 expm1 log log10 log1p log2 neg
+reciprocal rsqrt sgn sigmoid sin sinh sqrt square tan tanh isnan isinf isfinite logical_not
+""".split()
+
+
+def differences(got: torch.Tensor, eager: list[torch.Tensor]) -> list[int]:
+    """Where the result is neither that of eager's loop over vectors nor of the other."""
+    same = torch.stack([same_parts(got, want) for want in eager]).any(0)
+    return (~same).nonzero().flatten().tolist()
+
+
+@pytest.mark.parametrize("dtype", (torch.complex64, torch.complex128), ids=str)
+def test_complex_functions_of_special_parts(dtype):
+    info = torch.finfo(dtype)
+    denormal = info.smallest_normal * info.eps * 3
+    parts = [0.0, -0.0, 1.0, -1.0, 0.7, info.max, -info.max, denormal, INF, -INF, NAN]
+    z = grid_of_parts(dtype, parts).repeat_interleave(16)
+    powers = (2, -2, -0.5, 1.5)
+    numbers = (2, 1 - 2j)
+
+    def functions(z: torch.Tensor) -> list[torch.Tensor]:
+        results = [getattr(torch, name)(z) for name in C_FUNCTIONS]
+        results += [z**power for power in powers]
+        for number in numbers:
+            results += [z * number, z / number, number / z, z + number, number - z, z - number]
+        return [*results, F.silu(z), F.tanh(z) - z, torch.polar(z.real, z.imag), z.bool()]
+
+    names = [*C_FUNCTIONS, *(f"** {power}" for power in powers)]
+    for number in numbers:
+        names += [f"{op} {number}" for op in ("*", "/", "divides", "+", "subtracted from", "-")]
+    names += ["silu", "tanh - z", "polar", "bool"]
+    strided = torch.stack([z, z], 1)[:, 0]
+    compiled = torch.compile(functions, backend="intarsia")
+    results = zip(compiled(z), functions(z), functions(strided), strict=True)
+    problems = []
+    for name, (got, *eager) in zip(names, results, strict=True):
+        for i in differences(got, eager)[::16]:
+            want = " or ".join(str(each[i].item()) for each in eager)
+            problems.append(f"{name}({z[i].item()}) is {got[i].item()}, not {want}")
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("dtype", (torch.complex64, torch.complex128), ids=str)
+def test_complex_arithmetic_of_special_parts(dtype):
+    # Of numbers that are not 0 or 1, the last bit of a logarithm, of which libraries have
+    # one or another, would be as large in a power as the exponent makes it.
+    z = grid_of_parts(dtype, [0.0, -0.0, 1.0, -1.0, INF, -INF, NAN])
+    x, y = z.repeat_interleave(len(z)), z.repeat(len(z))
+    x, y = x.repeat_interleave(16), y.repeat_interleave(16)
+
+    def functions(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        results = [x + y, x - y, x * y, x / y, x**y, x == y, torch.add(x, y, alpha=2 - 1j)]
+        results += [torch.sub(x, y, alpha=2), torch.rsub(x, y), torch.sub(x, y, alpha=2 - 1j)]
+        return [*results, torch.addcmul(x, y, x), x * y.real, x / y.real, x.real / y]
+
+    strided = [torch.stack([v, v], 1)[:, 0] for v in (x, y)]
+    compiled = torch.compile(functions, backend="intarsia")
+    results = zip(compiled(x, y), functions(x, y), functions(*strided), strict=True)
+    problems = []
+    for number, (got, *eager) in enumerate(results):
+        for i in differences(got, eager)[::16]:
+            want = " or ".join(str(each[i].item()) for each in eager)
+            operands = f"{x[i].item()}, {y[i].item()}"
+            problems.append(f"result {number} of {operands} is {got[i].item()}, not {want}")
+    assert not problems, "\n".join(problems[:20])
+
+
 # --- The ends of the integers -----------------------------------------------------------
 
 
@@ -315,6 +479,29 @@ def test_ends_of_the_integers(check, dtype):
     x = torch.tensor(values, dtype=dtype)
     x, y = (m.reshape(-1).contiguous() for m in torch.meshgrid(x, x, indexing="ij"))
     check(integers, (x, y), exact=True)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [
+        *((torch.int64, INF), (torch.int64, NAN), (torch.int8, 200), (torch.uint8, 256)),
+        *(
+            (torch.int32, 2**31),
+            (torch.int16, -40000.0),
+            (torch.float16, 1e5),
+            (torch.float32, 1e39),
+        ),
+    ],
+    ids=str,
+)
+def test_numbers_beyond_the_range_are_refused(compile_with, dtype, number):
+    def function(x):
+        return torch.full_like(x, number) + x
+
+    x = torch.ones(3, dtype=dtype)
+    for f in (function, compile_with(function)):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            f(x)
 
 
 def test_bool_arithmetic(check):
