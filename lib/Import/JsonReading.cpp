@@ -16,56 +16,36 @@
 #include "llvm/ADT/StringSwitch.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
 
 using namespace intarsia;
 using namespace intarsia::importer;
-namespace json = llvm::json;
 using llvm::StringRef;
 using llvm::Twine;
 
-/// llvm::json recurses once a level; a hostile text must not exhaust the stack.
-static constexpr int kMaximalNesting = 256;
+using Kind = json::Value::Kind;
 
-json::Value importer::parseJson(StringRef text, StringRef what) {
-  int depth = 0;
-  bool inString = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    char c = text[i];
-    if (inString) {
-      if (c == '\\')
-        ++i;
-      else if (c == '"')
-        inString = false;
-    } else if (c == '"') {
-      inString = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaximalNesting)
-        throw ReadError(what + " is nested too deeply");
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
+JsonTape importer::parseJson(StringRef text, StringRef what) {
+  try {
+    return JsonTape(text);
+  } catch (const std::runtime_error &error) {
+    throw ReadError(what + " is not JSON: " + error.what());
   }
-  llvm::Expected<json::Value> value = json::parse(text);
-  if (!value)
-    throw ReadError(what +
-                    " is not JSON: " + llvm::toString(value.takeError()));
-  return std::move(*value);
 }
 
-static StringRef kindName(const json::Value &value) {
-  switch (value.kind()) {
-  case json::Value::Null:
+static StringRef kindName(Kind kind) {
+  switch (kind) {
+  case Kind::Null:
     return "null";
-  case json::Value::Boolean:
+  case Kind::Boolean:
     return "a boolean";
-  case json::Value::Number:
+  case Kind::Integer:
+  case Kind::Real:
     return "a number";
-  case json::Value::String:
+  case Kind::String:
     return "a string";
-  case json::Value::Array:
+  case Kind::Array:
     return "an array";
-  case json::Value::Object:
+  case Kind::Object:
     return "an object";
   }
   return "";
@@ -73,48 +53,46 @@ static StringRef kindName(const json::Value &value) {
 
 [[noreturn]] static void failKind(const json::Value &value, StringRef what,
                                   StringRef expected) {
-  throw ReadError("'" + what + "' is " + kindName(value) + " where " +
+  throw ReadError("'" + what + "' is " + kindName(value.kind) + " where " +
                   expected + " is expected");
 }
 
-const json::Object &importer::asObject(const json::Value &value,
-                                       StringRef what) {
-  if (const json::Object *object = value.getAsObject())
-    return *object;
-  failKind(value, what, "an object");
+json::Object importer::asObject(const json::Value &value, StringRef what) {
+  if (value.kind != Kind::Object)
+    failKind(value, what, "an object");
+  return json::Object(value);
 }
 
-const json::Array &importer::asArray(const json::Value &value, StringRef what) {
-  if (const json::Array *array = value.getAsArray())
-    return *array;
-  failKind(value, what, "an array");
+json::Array importer::asArray(const json::Value &value, StringRef what) {
+  if (value.kind != Kind::Array)
+    failKind(value, what, "an array");
+  return json::Array(value);
 }
 
 std::string importer::asString(const json::Value &value, StringRef what) {
-  if (std::optional<StringRef> text = value.getAsString())
-    return text->str();
-  failKind(value, what, "a string");
+  if (value.kind != Kind::String)
+    failKind(value, what, "a string");
+  return std::string(value.text);
 }
 
 int64_t importer::asInteger(const json::Value &value, StringRef what) {
-  if (value.kind() == json::Value::Number)
-    if (std::optional<int64_t> integer = value.getAsInteger())
-      return *integer;
-  failKind(value, what, "a 64-bit integer");
+  if (value.kind != Kind::Integer)
+    failKind(value, what, "a 64-bit integer");
+  return value.integer;
 }
 
 bool importer::asBoolean(const json::Value &value, StringRef what) {
-  if (std::optional<bool> boolean = value.getAsBoolean())
-    return *boolean;
-  failKind(value, what, "a boolean");
+  if (value.kind != Kind::Boolean)
+    failKind(value, what, "a boolean");
+  return value.boolean;
 }
 
 double importer::asReal(const json::Value &value, StringRef what) {
-  if (std::optional<double> number = value.getAsNumber())
-    return *number;
-  if (std::optional<StringRef> text = value.getAsString()) {
+  if (value.kind == Kind::Integer || value.kind == Kind::Real)
+    return value.real;
+  if (value.kind == Kind::String) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    std::string lower = text->lower();
+    std::string lower = StringRef(value.text).lower();
     if (lower == "inf" || lower == "infinity")
       return kInfinity;
     if (lower == "-inf" || lower == "-infinity")
@@ -125,72 +103,43 @@ double importer::asReal(const json::Value &value, StringRef what) {
   failKind(value, what, "a number");
 }
 
-const json::Value &importer::field(const json::Object &object, StringRef name) {
+const json::Value &importer::field(json::Object object, StringRef name) {
   if (const json::Value *value = object.get(name))
     return *value;
   throw ReadError("the field '" + name + "' is missing");
 }
 
-const json::Value *importer::optionalField(const json::Object &object,
+const json::Value *importer::optionalField(json::Object object,
                                            StringRef name) {
   const json::Value *value = object.get(name);
-  return value && value->kind() != json::Value::Null ? value : nullptr;
+  return value && value->kind != Kind::Null ? value : nullptr;
 }
 
-std::pair<StringRef, const json::Value *>
-importer::unionMember(const json::Value &value, StringRef what) {
-  const json::Object &object = asObject(value, what);
-  std::pair<StringRef, const json::Value *> member{"", nullptr};
-  for (const auto &[name, contents] : object) {
-    if (contents.kind() == json::Value::Null)
+json::Object::Member importer::unionMember(const json::Value &value,
+                                           StringRef what) {
+  StringRef found;
+  const json::Value *contents = nullptr;
+  for (auto [name, member] : asObject(value, what)) {
+    if (member.kind == Kind::Null)
       continue;
-    if (member.second)
-      throw ReadError("'" + what + "' has two members, '" + member.first +
-                      "' and '" + StringRef(name) + "'");
-    member = {name, &contents};
+    if (contents)
+      throw ReadError("'" + what + "' has two members, '" + found + "' and '" +
+                      name + "'");
+    found = name;
+    contents = &member;
   }
-  if (!member.second)
+  if (!contents)
     throw ReadError("'" + what + "' has no member");
-  return member;
-}
-
-std::map<std::vector<std::string>, std::vector<std::string>>
-importer::keyOrders(const std::string &text, const std::string &member) {
-  std::map<std::vector<std::string>, std::vector<std::string>> orders;
-  if (!StringRef(text).contains(member))
-    return orders;
-  auto note = [&](const nlohmann::ordered_json &object) {
-    std::vector<std::string> written;
-    for (const auto &[key, value] : object.items())
-      written.push_back(key);
-    std::vector<std::string> sorted = written;
-    llvm::sort(sorted);
-    if (orders.try_emplace(std::move(sorted), written).first->second != written)
-      throw ReadError("two dictionaries have the same keys ('" +
-                      llvm::join(written, "', '") +
-                      "') in different orders, which is not supported");
-  };
-  std::function<void(const nlohmann::ordered_json &)> visit =
-      [&](const nlohmann::ordered_json &value) {
-        for (const auto &[key, contents] : value.items()) {
-          if (value.is_object() && key == member && contents.is_object())
-            note(contents);
-          if (contents.is_structured())
-            visit(contents);
-        }
-      };
-  visit(nlohmann::ordered_json::parse(text));
-  return orders;
+  return {found, *contents};
 }
 
 SymExpr importer::asExpr(const json::Value &value, StringRef what) {
-  if (value.kind() == json::Value::Boolean)
-    return SymExpr::boolean(asBoolean(value, what));
-  if (value.kind() == json::Value::Number) {
-    if (std::optional<int64_t> integer = value.getAsInteger())
-      return SymExpr::integer(*integer);
-    return SymExpr::real(asReal(value, what));
-  }
+  if (value.kind == Kind::Boolean)
+    return SymExpr::boolean(value.boolean);
+  if (value.kind == Kind::Integer)
+    return SymExpr::integer(value.integer);
+  if (value.kind == Kind::Real)
+    return SymExpr::real(value.real);
   std::string text = asString(value, what), error;
   if (std::optional<SymExpr> expr = SymExpr::parseSympy(text, &error))
     return *expr;
@@ -261,7 +210,7 @@ static DType readDType(StringRef text, StringRef what) {
 }
 
 Argument importer::readArgument(const json::Value &json, StringRef what) {
-  const json::Object &object = asObject(json, what);
+  json::Object object = asObject(json, what);
   Argument argument;
   argument.kind = argumentKind(asString(field(object, "kind"), "kind"));
   if (argument.kind == Argument::Kind::None)
@@ -305,14 +254,15 @@ Argument importer::readArgument(const json::Value &json, StringRef what) {
     argument.boolean = asBoolean(value, what);
     break;
   case Argument::Kind::Complex: {
-    if (const json::Array *parts = value.getAsArray()) {
-      if (parts->size() != 2)
+    if (value.kind == json::Value::Kind::Array) {
+      json::Array parts(value);
+      if (parts.size() != 2)
         throw ReadError("'" + what + "': a complex number has two parts");
-      argument.real = asReal((*parts)[0], what);
-      argument.imaginary = asReal((*parts)[1], what);
+      argument.real = asReal(*parts.begin(), what);
+      argument.imaginary = asReal(*std::next(parts.begin()), what);
       break;
     }
-    const json::Object &parts = asObject(value, what);
+    json::Object parts = asObject(value, what);
     argument.real = asReal(field(parts, "real"), "real");
     argument.imaginary = asReal(field(parts, "imaginary"), "imaginary");
     break;

@@ -6,9 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The readers' view of `llvm::json`: every access says what it expects, and a
+// The readers' view of a JsonTape: every access says what it expects, and a
 // value of another kind is a `ReadError` that names the field. Private to the
 // importer; the readers turn a ReadError into an llvm::Error at their boundary.
+// Values, objects and arrays are views: the tape and its text outlive them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,11 +17,11 @@
 #define INTARSIA_LIB_IMPORT_JSONREADING_H
 
 #include "intarsia/Import/ImportGraph.h"
+#include "lib/Support/JsonTape.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/Twine.h"
-#include "llvm/Support/JSON.h"
+#include "llvm/ADT/iterator.h"
 
-#include <map>
 #include <stdexcept>
 #include <utility>
 
@@ -32,41 +33,97 @@ public:
       : std::runtime_error(message.str()) {}
 };
 
-/// Parses, with bounded nesting. `what` names the text in errors.
-llvm::json::Value parseJson(llvm::StringRef text, llvm::StringRef what);
+namespace json {
+
+using Value = JsonTape::Value;
+
+/// The elements of an array, in order.
+class Array {
+public:
+  class iterator
+      : public llvm::iterator_facade_base<iterator, std::forward_iterator_tag,
+                                          const Value> {
+  public:
+    explicit iterator(const Value *at = nullptr) : at(at) {}
+    bool operator==(const iterator &other) const { return at == other.at; }
+    const Value &operator*() const { return *at; }
+    iterator &operator++() {
+      at = at->next();
+      return *this;
+    }
+
+  private:
+    const Value *at;
+  };
+
+  explicit Array(const Value &value) : value(&value) {}
+  iterator begin() const { return iterator(value->members()); }
+  iterator end() const { return iterator(value->next()); }
+  /// Walks over all of them.
+  size_t size() const { return std::distance(begin(), end()); }
+
+private:
+  const Value *value;
+};
+
+/// The members of an object, in the order in which they are written.
+class Object {
+public:
+  using Member = std::pair<llvm::StringRef, const Value &>;
+  class iterator
+      : public llvm::iterator_facade_base<iterator, std::forward_iterator_tag,
+                                          Member, std::ptrdiff_t, void,
+                                          Member> {
+  public:
+    explicit iterator(const Value *key) : key(key) {}
+    bool operator==(const iterator &other) const { return key == other.key; }
+    Member operator*() const { return {key->text, key[1]}; }
+    iterator &operator++() {
+      key = key[1].next();
+      return *this;
+    }
+
+  private:
+    const Value *key;
+  };
+
+  explicit Object(const Value &value) : value(&value) {}
+  iterator begin() const { return iterator(value->members()); }
+  iterator end() const { return iterator(value->next()); }
+  /// Null when there is no member of this name.
+  const Value *get(llvm::StringRef name) const { return value->find(name); }
+  bool operator==(const Object &other) const { return *value == *other.value; }
+
+private:
+  const Value *value;
+};
+
+} // namespace json
+
+/// Parses the text, which must outlive the result; `what` names it in errors.
+JsonTape parseJson(llvm::StringRef text, llvm::StringRef what);
 
 /// The value as the named kind; `what` is the field's name, for the error.
-const llvm::json::Object &asObject(const llvm::json::Value &value,
-                                   llvm::StringRef what);
-const llvm::json::Array &asArray(const llvm::json::Value &value,
-                                 llvm::StringRef what);
-std::string asString(const llvm::json::Value &value, llvm::StringRef what);
-int64_t asInteger(const llvm::json::Value &value, llvm::StringRef what);
-bool asBoolean(const llvm::json::Value &value, llvm::StringRef what);
+json::Object asObject(const json::Value &value, llvm::StringRef what);
+json::Array asArray(const json::Value &value, llvm::StringRef what);
+std::string asString(const json::Value &value, llvm::StringRef what);
+int64_t asInteger(const json::Value &value, llvm::StringRef what);
+bool asBoolean(const json::Value &value, llvm::StringRef what);
 /// A number, or one of the texts "inf", "Infinity", "-inf", "-Infinity", "nan",
 /// "NaN" that stand for what JSON cannot hold.
-double asReal(const llvm::json::Value &value, llvm::StringRef what);
+double asReal(const json::Value &value, llvm::StringRef what);
 
 /// A field that must be there.
-const llvm::json::Value &field(const llvm::json::Object &object,
-                               llvm::StringRef name);
+const json::Value &field(json::Object object, llvm::StringRef name);
 /// Null when the field is absent or null.
-const llvm::json::Value *optionalField(const llvm::json::Object &object,
-                                       llvm::StringRef name);
+const json::Value *optionalField(json::Object object, llvm::StringRef name);
 /// The one member of a union: {"as_int": 3} is ("as_int", 3). Members that are
 /// null are passed over.
-std::pair<llvm::StringRef, const llvm::json::Value *>
-unionMember(const llvm::json::Value &value, llvm::StringRef what);
-
-/// The keys of each object that is a member of this name anywhere in the text,
-/// in the order in which they are written, by the keys in alphabetical order.
-/// JSON objects keep no order, and dictionaries of Python have one. Throws
-/// ReadError where the same keys come in two orders.
-std::map<std::vector<std::string>, std::vector<std::string>>
-keyOrders(const std::string &text, const std::string &member);
+json::Object::Member unionMember(const json::Value &value,
+                                 llvm::StringRef what);
 
 /// sympy srepr text, or a JSON integer or boolean.
-SymExpr asExpr(const llvm::json::Value &value, llvm::StringRef what);
+SymExpr asExpr(const json::Value &value, llvm::StringRef what);
 /// `expr`, which must not be a float: a symbolic integer's.
 SymExpr asIntegerExpr(SymExpr expr, llvm::StringRef what);
 /// `expr`, which must be neither a float nor a condition: a tensor's size,
@@ -74,7 +131,7 @@ SymExpr asIntegerExpr(SymExpr expr, llvm::StringRef what);
 SymExpr asExtent(SymExpr expr, llvm::StringRef what);
 
 /// An Argument in the form of ImportGraph.h: {"kind": ..., "value": ...}.
-Argument readArgument(const llvm::json::Value &value, llvm::StringRef what);
+Argument readArgument(const json::Value &value, llvm::StringRef what);
 
 /// "torch.ops.aten.add.Tensor" or "aten.add.Tensor" -> "aten::add.Tensor";
 /// "torch.ops.higher_order.cond" -> "higher_order::cond";

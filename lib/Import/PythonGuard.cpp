@@ -406,12 +406,12 @@ static std::string quoted(llvm::StringRef text) {
 }
 
 /// Numbers the leaves below `spec`, which is reached by `path`.
-static void collectPaths(const llvm::json::Value &spec, const std::string &path,
+static void collectPaths(const json::Value &spec, const std::string &path,
                          size_t &next, std::map<std::string, size_t> &paths) {
-  const llvm::json::Object &object = asObject(spec, "in_spec");
-  const llvm::json::Array &children =
+  json::Object object = asObject(spec, "in_spec");
+  json::Array children =
       asArray(field(object, "children_spec"), "children_spec");
-  const llvm::json::Value *type = optionalField(object, "type");
+  const json::Value *type = optionalField(object, "type");
   if (!type) {
     paths.emplace(path, next++);
     return;
@@ -424,15 +424,15 @@ static void collectPaths(const llvm::json::Value &spec, const std::string &path,
                 typeName == "collections.defaultdict";
   if (isDict && typeName != "collections.defaultdict") {
     std::string context = asString(field(object, "context"), "context");
-    llvm::json::Value list = parseJson(context, "context");
-    for (const llvm::json::Value &key : asArray(list, "context"))
-      keys.push_back(key.kind() == llvm::json::Value::String
+    JsonTape list = parseJson(context, "context");
+    for (const json::Value &key : asArray(list.root(), "context"))
+      keys.push_back(key.kind == json::Value::Kind::String
                          ? quoted(asString(key, "context"))
                          : std::to_string(asInteger(key, "context")));
   }
-  for (size_t i = 0; i < children.size(); ++i) {
+  for (auto [i, child] : llvm::enumerate(children)) {
     std::string step = i < keys.size() ? keys[i] : std::to_string(i);
-    collectPaths(children[i], path + "[" + step + "]", next, paths);
+    collectPaths(child, path + "[" + step + "]", next, paths);
   }
 }
 
@@ -444,16 +444,17 @@ importer::inputPaths(const std::string &inSpec,
     return paths;
   try {
     // [version, {tuple: [{tuple: args}, {dict: kwargs}]}]
-    llvm::json::Value root = parseJson(inSpec, "in_spec");
-    const llvm::json::Array &versioned = asArray(root, "in_spec");
+    JsonTape tape = parseJson(inSpec, "in_spec");
+    json::Array versioned = asArray(tape.root(), "in_spec");
     if (versioned.size() != 2)
       return paths;
-    const llvm::json::Array &parts =
-        asArray(field(asObject(versioned[1], "in_spec"), "children_spec"),
+    const json::Value &arguments = *std::next(versioned.begin());
+    json::Array parts =
+        asArray(field(asObject(arguments, "in_spec"), "children_spec"),
                 "children_spec");
     size_t next = 0, name = 0;
-    for (const llvm::json::Value &part : parts)
-      for (const llvm::json::Value &argument :
+    for (const json::Value &part : parts)
+      for (const json::Value &argument :
            asArray(field(asObject(part, "in_spec"), "children_spec"),
                    "children_spec")) {
         std::string argumentName =

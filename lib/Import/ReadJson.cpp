@@ -19,25 +19,23 @@
 
 using namespace intarsia;
 using namespace intarsia::importer;
-namespace json = llvm::json;
 using llvm::StringRef;
 using llvm::Twine;
 
 // --- Fields ------------------------------------------------------------------
 
-static std::string stringOr(const json::Object &object, StringRef name,
+static std::string stringOr(json::Object object, StringRef name,
                             StringRef otherwise = "") {
   const json::Value *value = optionalField(object, name);
   return value ? asString(*value, name) : otherwise.str();
 }
 
-static bool booleanOr(const json::Object &object, StringRef name,
-                      bool otherwise) {
+static bool booleanOr(json::Object object, StringRef name, bool otherwise) {
   const json::Value *value = optionalField(object, name);
   return value ? asBoolean(*value, name) : otherwise;
 }
 
-static int64_t integerOr(const json::Object &object, StringRef name,
+static int64_t integerOr(json::Object object, StringRef name,
                          int64_t otherwise) {
   const json::Value *value = optionalField(object, name);
   return value ? asInteger(*value, name) : otherwise;
@@ -45,7 +43,7 @@ static int64_t integerOr(const json::Object &object, StringRef name,
 
 /// Calls `read` with each element of the array; an absent field is empty.
 template <typename Read>
-static void forEach(const json::Object &object, StringRef name, Read read) {
+static void forEach(json::Object object, StringRef name, Read read) {
   if (const json::Value *array = optionalField(object, name))
     for (const json::Value &element : asArray(*array, name))
       read(element);
@@ -53,7 +51,7 @@ static void forEach(const json::Object &object, StringRef name, Read read) {
 
 /// An enumerator by its lower-case name, with or without underscores.
 template <typename Kind>
-static Kind readKind(const json::Object &object, StringRef what,
+static Kind readKind(json::Object object, StringRef what,
                      std::initializer_list<std::pair<StringRef, Kind>> kinds) {
   std::string text = asString(field(object, "kind"), "kind"), plain;
   for (char c : text)
@@ -67,7 +65,7 @@ static Kind readKind(const json::Object &object, StringRef what,
 
 // --- Structs -----------------------------------------------------------------
 
-static TensorMeta readTensorMeta(const json::Object &object) {
+static TensorMeta readTensorMeta(json::Object object) {
   TensorMeta meta;
   std::string dtype = asString(field(object, "dtype"), "dtype");
   StringRef name = dtype;
@@ -95,7 +93,7 @@ static TensorMeta readTensorMeta(const json::Object &object) {
   return meta;
 }
 
-static ValueMeta readValueMeta(const json::Object &object) {
+static ValueMeta readValueMeta(json::Object object) {
   using Kind = ValueMeta::Kind;
   ValueMeta meta;
   meta.kind = readKind<Kind>(object, "value",
@@ -128,9 +126,9 @@ static ValueMeta readValueMeta(const json::Object &object) {
 static Output readOutput(const json::Value &value) {
   using Kind = Output::Kind;
   Output output;
-  if (value.kind() == json::Value::Null)
+  if (value.kind == json::Value::Kind::Null)
     return output;
-  const json::Object &object = asObject(value, "outputs");
+  json::Object object = asObject(value, "outputs");
   output.kind = readKind<Kind>(
       object, "output",
       {{"value", Kind::Value}, {"list", Kind::List}, {"none", Kind::None}});
@@ -143,7 +141,7 @@ static Output readOutput(const json::Value &value) {
 }
 
 static SourceLocation readLocation(const json::Value &value) {
-  const json::Object &object = asObject(value, "stack");
+  json::Object object = asObject(value, "stack");
   SourceLocation location;
   location.file = stringOr(object, "file");
   location.line = integerOr(object, "line", 0);
@@ -152,17 +150,17 @@ static SourceLocation readLocation(const json::Value &value) {
   return location;
 }
 
-static Node readNode(const json::Object &object) {
+static Node readNode(json::Object object) {
   Node node;
   node.name = stringOr(object, "name");
   node.target = operatorName(asString(field(object, "target"), "target"));
   try {
     forEach(object, "args", [&](const json::Value &value) {
-      const json::Array &pair = asArray(value, "args");
+      json::Array pair = asArray(value, "args");
       if (pair.size() != 2)
         throw ReadError("an element of 'args' is no pair of name and argument");
-      node.args.emplace_back(asString(pair[0], "args"),
-                             readArgument(pair[1], "args"));
+      node.args.emplace_back(asString(*pair.begin(), "args"),
+                             readArgument(*std::next(pair.begin()), "args"));
     });
     forEach(object, "outputs", [&](const json::Value &value) {
       node.outputs.push_back(readOutput(value));
@@ -175,17 +173,19 @@ static Node readNode(const json::Object &object) {
     });
     node.autocast = stringOr(object, "autocast");
     forEach(object, "unbackedBindings", [&](const json::Value &value) {
-      const json::Array &parts = asArray(value, "unbackedBindings");
+      json::Array parts = asArray(value, "unbackedBindings");
       if (parts.size() != 3)
         throw ReadError("an element of 'unbackedBindings' is not symbol, "
                         "output and path");
-      node.unbackedBindings.emplace_back(asString(parts[0], "symbol"),
-                                         asInteger(parts[1], "output"),
-                                         asString(parts[2], "path"));
+      auto part = parts.begin();
+      std::string symbol = asString(*part, "symbol");
+      int64_t output = asInteger(*++part, "output");
+      node.unbackedBindings.emplace_back(std::move(symbol), output,
+                                         asString(*++part, "path"));
     });
     // Either frames, or the traceback's text.
     const json::Value *stack = optionalField(object, "stack");
-    if (stack && stack->kind() == json::Value::String)
+    if (stack && stack->kind == json::Value::Kind::String)
       node.stack = parseStackTrace(asString(*stack, "stack"));
     else
       forEach(object, "stack", [&](const json::Value &value) {
@@ -199,14 +199,14 @@ static Node readNode(const json::Object &object) {
   return node;
 }
 
-static Graph readGraph(const json::Object &object) {
+static Graph readGraph(json::Object object) {
   Graph graph;
   graph.name = stringOr(object, "name");
   forEach(object, "inputs", [&](const json::Value &value) {
     graph.inputs.push_back(asString(value, "inputs"));
   });
   if (const json::Value *values = optionalField(object, "values"))
-    for (const auto &[key, contents] : asObject(*values, "values")) {
+    for (auto [key, contents] : asObject(*values, "values")) {
       StringRef name = key;
       try {
         graph.values.emplace(name.str(),
@@ -226,7 +226,7 @@ static Graph readGraph(const json::Object &object) {
 
 static InputSpec readInputSpec(const json::Value &value) {
   using Kind = InputSpec::Kind;
-  const json::Object &object = asObject(value, "inputs");
+  json::Object object = asObject(value, "inputs");
   InputSpec spec;
   spec.kind = readKind<Kind>(object, "input",
                              {{"userinput", Kind::UserInput},
@@ -247,7 +247,7 @@ static InputSpec readInputSpec(const json::Value &value) {
 
 static OutputSpec readOutputSpec(const json::Value &value) {
   using Kind = OutputSpec::Kind;
-  const json::Object &object = asObject(value, "outputs");
+  json::Object object = asObject(value, "outputs");
   OutputSpec spec;
   spec.kind = readKind<Kind>(object, "output",
                              {{"useroutput", Kind::UserOutput},
@@ -262,12 +262,11 @@ static OutputSpec readOutputSpec(const json::Value &value) {
   return spec;
 }
 
-static Program readProgram(const json::Object &object) {
+static Program readProgram(json::Object object) {
   Program program;
   program.graph = readGraph(asObject(field(object, "graph"), "graph"));
   if (const json::Value *graphs = optionalField(object, "graphs"))
-    for (const auto &[key, contents] : asObject(*graphs, "graphs")) {
-      StringRef name = key;
+    for (auto [name, contents] : asObject(*graphs, "graphs")) {
       Graph graph = readGraph(asObject(contents, name));
       graph.name = name.str();
       program.graphs.emplace(name.str(), std::move(graph));
@@ -279,7 +278,7 @@ static Program readProgram(const json::Object &object) {
     program.outputs.push_back(readOutputSpec(value));
   });
   forEach(object, "weights", [&](const json::Value &value) {
-    const json::Object &fields = asObject(value, "weights");
+    json::Object fields = asObject(value, "weights");
     Weight weight;
     weight.target = asString(field(fields, "target"), "target");
     weight.meta = readTensorMeta(asObject(field(fields, "meta"), "meta"));
@@ -289,7 +288,7 @@ static Program readProgram(const json::Object &object) {
     program.weights.push_back(std::move(weight));
   });
   forEach(object, "ranges", [&](const json::Value &value) {
-    const json::Object &fields = asObject(value, "ranges");
+    json::Object fields = asObject(value, "ranges");
     RangeConstraint range;
     range.symbol = asString(field(fields, "symbol"), "symbol");
     if (const json::Value *bound = optionalField(fields, "min"))
@@ -313,8 +312,8 @@ static Program readProgram(const json::Object &object) {
 
 llvm::Expected<Program> importer::readJson(StringRef text) {
   try {
-    json::Value value = parseJson(text, "the graph");
-    return readProgram(asObject(value, "program"));
+    JsonTape tape = parseJson(text, "the graph");
+    return readProgram(asObject(tape.root(), "program"));
   } catch (const std::exception &error) {
     return llvm::createStringError(error.what());
   }

@@ -26,7 +26,6 @@
 
 using namespace intarsia;
 using namespace intarsia::importer;
-namespace json = llvm::json;
 using llvm::StringRef;
 using llvm::Twine;
 
@@ -45,28 +44,26 @@ public:
   Program read(StringRef record);
 
 private:
-  void readSignature(const json::Object &signature);
+  void readSignature(json::Object signature);
   void readWeights(StringRef folder, StringRef configName, bool isConstant);
   void dropTokens();
 
-  Graph readGraph(const json::Object &object, StringRef name);
-  Node readNode(const json::Object &object, Graph &graph);
+  Graph readGraph(json::Object object, StringRef name);
+  Node readNode(json::Object object, Graph &graph);
   Argument readArgument(const json::Value &value, StringRef graphName);
   Output readOutput(const json::Value &value);
-  void readPromisedNumber(const json::Object &object, Node &node, Graph &graph);
+  void readPromisedNumber(json::Object object, Node &node, Graph &graph);
   /// Records the subgraph and returns its name in the program.
-  std::string readSubgraph(const json::Object &object, StringRef parent);
+  std::string readSubgraph(json::Object object, StringRef parent);
 
-  TensorMeta readTensorMeta(const json::Object &object);
+  TensorMeta readTensorMeta(json::Object object);
   SymExpr readSymbolic(const json::Value &value, StringRef what);
   std::string readDevice(const json::Value &value);
 
   const artifact::Archive &archive;
   Program program;
   /// What each subgraph was read from: one that is used twice is written twice.
-  std::map<std::string, const json::Object *> subgraphSources;
-  /// The orders of the keys of dictionaries among the arguments.
-  std::map<std::vector<std::string>, std::vector<std::string>> dictionaryOrders;
+  std::map<std::string, json::Object> subgraphSources;
 };
 
 } // namespace
@@ -74,7 +71,7 @@ private:
 // --- Values ------------------------------------------------------------------
 
 std::string Pt2Reader::readDevice(const json::Value &value) {
-  const json::Object &object = asObject(value, "device");
+  json::Object object = asObject(value, "device");
   std::string device = asString(field(object, "type"), "type");
   if (const json::Value *index = optionalField(object, "index"))
     device += ":" + std::to_string(asInteger(*index, "index"));
@@ -86,13 +83,13 @@ std::string Pt2Reader::readDevice(const json::Value &value) {
 SymExpr Pt2Reader::readSymbolic(const json::Value &value, StringRef what) {
   auto [kind, contents] = unionMember(value, what);
   if (kind == "as_expr")
-    return asExpr(field(asObject(*contents, what), "expr_str"), what);
+    return asExpr(field(asObject(contents, what), "expr_str"), what);
   if (kind == "as_int")
-    return SymExpr::integer(asInteger(*contents, what));
+    return SymExpr::integer(asInteger(contents, what));
   if (kind == "as_float")
-    return SymExpr::real(asReal(*contents, what));
+    return SymExpr::real(asReal(contents, what));
   if (kind == "as_bool")
-    return SymExpr::boolean(asBoolean(*contents, what));
+    return SymExpr::boolean(asBoolean(contents, what));
   throw ReadError("'" + what + "' has an unknown form '" + kind + "'");
 }
 
@@ -124,7 +121,7 @@ static std::string readMemoryFormat(const json::Value &value) {
   return kNames[number].str();
 }
 
-TensorMeta Pt2Reader::readTensorMeta(const json::Object &object) {
+TensorMeta Pt2Reader::readTensorMeta(json::Object object) {
   TensorMeta meta;
   meta.dtype = readDType(field(object, "dtype"));
   meta.device = readDevice(field(object, "device"));
@@ -192,13 +189,13 @@ static Argument tensorArgument(const json::Value &value) {
 static Argument symbolicArgument(const json::Value &value) {
   auto [kind, contents] = unionMember(value, "symbolic argument");
   if (kind == "as_name")
-    return valueArgument(asString(*contents, kind));
+    return valueArgument(asString(contents, kind));
   if (kind == "as_int")
-    return intArgument(asInteger(*contents, kind));
+    return intArgument(asInteger(contents, kind));
   if (kind == "as_float")
-    return floatArgument(asReal(*contents, kind));
+    return floatArgument(asReal(contents, kind));
   if (kind == "as_bool")
-    return boolArgument(asBoolean(*contents, kind));
+    return boolArgument(asBoolean(contents, kind));
   throw ReadError("a symbolic argument has an unknown form '" + kind + "'");
 }
 
@@ -213,7 +210,7 @@ static Argument listArgument(const json::Value &value, StringRef what,
 
 Argument Pt2Reader::readArgument(const json::Value &value,
                                  StringRef graphName) {
-  auto [member, contents] = unionMember(value, "argument");
+  auto [member, v] = unionMember(value, "argument");
   StringRef kind = member;
   auto readInt = [&](const json::Value &v) {
     return intArgument(asInteger(v, kind));
@@ -229,9 +226,8 @@ Argument Pt2Reader::readArgument(const json::Value &value,
   };
   auto readOptionalTensor = [](const json::Value &v) {
     auto [form, tensor] = unionMember(v, "optional tensor");
-    return form == "as_none" ? Argument() : tensorArgument(*tensor);
+    return form == "as_none" ? Argument() : tensorArgument(tensor);
   };
-  const json::Value &v = *contents;
 
   if (kind == "as_none")
     return Argument();
@@ -277,7 +273,7 @@ Argument Pt2Reader::readArgument(const json::Value &value,
       kind == "as_sym_bools")
     return listArgument(v, kind, symbolicArgument);
   if (kind == "as_complex") {
-    const json::Object &parts = asObject(v, kind);
+    json::Object parts = asObject(v, kind);
     Argument argument = makeArgument(Argument::Kind::Complex);
     argument.real = asReal(field(parts, "real"), "real");
     argument.imaginary = asReal(field(parts, "imag"), "imag");
@@ -315,15 +311,10 @@ Argument Pt2Reader::readArgument(const json::Value &value,
   }
   if (kind == kDictionary) {
     // The list of keys and values in turn.
-    const json::Object &dictionary = asObject(v, kind);
-    std::vector<std::string> keys;
-    for (const auto &entry : dictionary)
-      keys.push_back(StringRef(entry.first).str());
-    llvm::sort(keys);
     Argument list = makeArgument(Argument::Kind::List);
-    for (const std::string &key : dictionaryOrders.at(keys)) {
-      list.list.push_back(stringArgument(key));
-      list.list.push_back(readArgument(field(dictionary, key), graphName));
+    for (auto [key, contents] : asObject(v, kind)) {
+      list.list.push_back(stringArgument(key.str()));
+      list.list.push_back(readArgument(contents, graphName));
     }
     return list;
   }
@@ -372,18 +363,17 @@ Output Pt2Reader::readOutput(const json::Value &value) {
 
 // --- Graphs ------------------------------------------------------------------
 
-std::string Pt2Reader::readSubgraph(const json::Object &object,
-                                    StringRef parent) {
+std::string Pt2Reader::readSubgraph(json::Object object, StringRef parent) {
   std::string base = asString(field(object, "name"), "name");
   if (!parent.empty())
     base = (parent + "." + base).str();
-  const json::Object &source = asObject(field(object, "graph"), "graph");
+  json::Object source = asObject(field(object, "graph"), "graph");
   std::string name = base;
   for (int copy = 1;; ++copy) {
-    auto [entry, isNew] = subgraphSources.try_emplace(name, &source);
+    auto [entry, isNew] = subgraphSources.try_emplace(name, source);
     if (isNew)
       break;
-    if (*entry->second == source)
+    if (entry->second == source)
       return name;
     name = base + "_" + std::to_string(copy);
   }
@@ -418,7 +408,7 @@ static void refuseAmbiguousViews(const Node &node, const Graph &graph) {
 /// A result that export has replaced by a number is written as None. What the
 /// number was, `intarsia.export` notes; else lib/Compiler/PromisedNumbers.cpp
 /// finds it out.
-void Pt2Reader::readPromisedNumber(const json::Object &object, Node &node,
+void Pt2Reader::readPromisedNumber(json::Object object, Node &node,
                                    Graph &graph) {
   const json::Value *metadata = optionalField(object, "metadata");
   const json::Value *custom =
@@ -427,11 +417,12 @@ void Pt2Reader::readPromisedNumber(const json::Object &object, Node &node,
   if (!custom || node.outputs.size() != 1 ||
       node.outputs[0].kind != Output::Kind::None)
     return;
-  json::Value notes = parseJson(asString(*custom, "custom"), "custom");
-  if (!notes.getAsObject())
+  std::string text = asString(*custom, "custom");
+  JsonTape notes = parseJson(text, "custom");
+  if (notes.root().kind != json::Value::Kind::Object)
     return;
   const json::Value *promise =
-      optionalField(*notes.getAsObject(), kPromisedNumber);
+      optionalField(json::Object(notes.root()), kPromisedNumber);
   if (!promise)
     return;
   ValueMeta meta;
@@ -452,7 +443,7 @@ void importer::promiseNumber(Node &node, Graph &graph, ValueMeta number) {
   node.outputs[0].name = name;
 }
 
-Node Pt2Reader::readNode(const json::Object &object, Graph &graph) {
+Node Pt2Reader::readNode(json::Object object, Graph &graph) {
   Node node;
   std::string target = asString(field(object, "target"), "target");
   node.target = operatorName(target);
@@ -460,7 +451,7 @@ Node Pt2Reader::readNode(const json::Object &object, Graph &graph) {
     node.name = asString(*name, "name");
   try {
     if (const json::Value *metadata = optionalField(object, "metadata")) {
-      const json::Object &fields = asObject(*metadata, "metadata");
+      json::Object fields = asObject(*metadata, "metadata");
       if (const json::Value *trace = optionalField(fields, "stack_trace"))
         node.stack = parseStackTrace(asString(*trace, "stack_trace"));
       // "key,path,type" of each module, innermost last.
@@ -476,7 +467,7 @@ Node Pt2Reader::readNode(const json::Object &object, Graph &graph) {
     }
     for (const json::Value &input :
          asArray(field(object, "inputs"), "inputs")) {
-      const json::Object &named = asObject(input, "input");
+      json::Object named = asObject(input, "input");
       std::string argument = asString(field(named, "name"), "name");
       try {
         node.args.emplace_back(argument,
@@ -502,7 +493,7 @@ Node Pt2Reader::readNode(const json::Object &object, Graph &graph) {
   return node;
 }
 
-Graph Pt2Reader::readGraph(const json::Object &object, StringRef name) {
+Graph Pt2Reader::readGraph(json::Object object, StringRef name) {
   Graph graph;
   graph.name = name.str();
 
@@ -510,7 +501,7 @@ Graph Pt2Reader::readGraph(const json::Object &object, StringRef name) {
     const json::Value *values = optionalField(object, table);
     if (!values)
       return;
-    for (const auto &[key, contents] : asObject(*values, table)) {
+    for (auto [key, contents] : asObject(*values, table)) {
       StringRef valueName = key;
       try {
         if (!graph.values.emplace(valueName.str(), read(contents)).second)
@@ -522,7 +513,7 @@ Graph Pt2Reader::readGraph(const json::Object &object, StringRef name) {
   };
   readValues("tensor_values", [&](const json::Value &value) {
     ValueMeta meta;
-    const json::Object &tensor = asObject(value, "tensor");
+    json::Object tensor = asObject(value, "tensor");
     // A sparse tensor has no strides to promise: it passes by unchecked.
     if (readLayout(field(tensor, "layout")) != "strided") {
       meta.kind = ValueMeta::Kind::Object;
@@ -551,7 +542,7 @@ Graph Pt2Reader::readGraph(const json::Object &object, StringRef name) {
         kind == "as_custom_obj") {
       // The operator that takes it is refused by name; if none does, the input.
       graph.inputs.push_back(
-          asString(field(asObject(*contents, kind), "name"), "name"));
+          asString(field(asObject(contents, kind), "name"), "name"));
       graph.values[graph.inputs.back()].kind = ValueMeta::Kind::Object;
       continue;
     }
@@ -586,7 +577,7 @@ Graph Pt2Reader::readGraph(const json::Object &object, StringRef name) {
 
 // --- The program -------------------------------------------------------------
 
-static std::string argumentName(const json::Object &object) {
+static std::string argumentName(json::Object object) {
   return asString(field(asObject(field(object, "arg"), "arg"), "name"), "name");
 }
 
@@ -595,26 +586,25 @@ static Argument constantValue(const json::Value &value) {
   if (kind == "as_none")
     return Argument();
   if (kind == "as_int")
-    return intArgument(asInteger(*contents, kind));
+    return intArgument(asInteger(contents, kind));
   if (kind == "as_float")
-    return floatArgument(asReal(*contents, kind));
+    return floatArgument(asReal(contents, kind));
   if (kind == "as_string")
-    return stringArgument(asString(*contents, kind));
+    return stringArgument(asString(contents, kind));
   if (kind == "as_bool")
-    return boolArgument(asBoolean(*contents, kind));
+    return boolArgument(asBoolean(contents, kind));
   throw ReadError("a constant input has an unknown form '" + kind + "'");
 }
 
-void Pt2Reader::readSignature(const json::Object &signature) {
+void Pt2Reader::readSignature(json::Object signature) {
   Graph &graph = program.graph;
-  const json::Array &inputs =
-      asArray(field(signature, "input_specs"), "input_specs");
+  json::Array inputs = asArray(field(signature, "input_specs"), "input_specs");
   if (inputs.size() != graph.inputs.size())
     throw ReadError("the signature has " + Twine(inputs.size()) +
                     " inputs, the graph " + Twine(graph.inputs.size()));
   for (auto [index, value] : llvm::enumerate(inputs)) {
     auto [kind, contents] = unionMember(value, "input_specs");
-    const json::Object &object = asObject(*contents, kind);
+    json::Object object = asObject(contents, kind);
     InputSpec spec;
     std::string &inputName = graph.inputs[index];
     if (kind == "user_input") {
@@ -660,14 +650,14 @@ void Pt2Reader::readSignature(const json::Object &signature) {
     program.inputs.push_back(std::move(spec));
   }
 
-  const json::Array &outputs =
+  json::Array outputs =
       asArray(field(signature, "output_specs"), "output_specs");
   if (outputs.size() != graph.outputs.size())
     throw ReadError("the signature has " + Twine(outputs.size()) +
                     " outputs, the graph " + Twine(graph.outputs.size()));
   for (const json::Value &value : outputs) {
     auto [kind, contents] = unionMember(value, "output_specs");
-    const json::Object &object = asObject(*contents, kind);
+    json::Object object = asObject(contents, kind);
     OutputSpec spec;
     auto target = [&](StringRef name) {
       spec.target = asString(field(object, name), name);
@@ -706,12 +696,13 @@ void Pt2Reader::readWeights(StringRef folder, StringRef configName,
   if (!archive.find(configRecord))
     return;
   std::string text = archive.read(configRecord);
-  json::Value value = parseJson(text, configRecord);
-  const json::Value &config = field(asObject(value, configRecord), "config");
-  for (const auto &[key, contents] : asObject(config, "config")) {
+  JsonTape tape = parseJson(text, configRecord);
+  const json::Value &config =
+      field(asObject(tape.root(), configRecord), "config");
+  for (auto [key, contents] : asObject(config, "config")) {
     StringRef target = key;
     try {
-      const json::Object &object = asObject(contents, target);
+      json::Object object = asObject(contents, target);
       Weight weight;
       weight.target = target.str();
       weight.record =
@@ -781,11 +772,10 @@ void Pt2Reader::dropTokens() {
 
 Program Pt2Reader::read(StringRef record) {
   std::string text = archive.read(record.str());
-  json::Value value = parseJson(text, "the program");
-  dictionaryOrders = keyOrders(text, kDictionary.str());
-  const json::Object &root = asObject(value, "program");
+  JsonTape tape = parseJson(text, "the program");
+  json::Object root = asObject(tape.root(), "program");
 
-  const json::Object &version =
+  json::Object version =
       asObject(field(root, "schema_version"), "schema_version");
   int64_t major = asInteger(field(version, "major"), "major");
   if (major != kSchemaMajor)
@@ -799,8 +789,7 @@ Program Pt2Reader::read(StringRef record) {
   if (const json::Value *torch = optionalField(root, "torch_version"))
     program.torchVersion = asString(*torch, "torch_version");
 
-  const json::Object &module =
-      asObject(field(root, "graph_module"), "graph_module");
+  json::Object module = asObject(field(root, "graph_module"), "graph_module");
   program.graph = readGraph(asObject(field(module, "graph"), "graph"), "");
   program.graph.name = "main";
   readSignature(asObject(field(module, "signature"), "signature"));
@@ -808,11 +797,11 @@ Program Pt2Reader::read(StringRef record) {
 
   if (const json::Value *calls = optionalField(module, "module_call_graph"))
     for (const json::Value &entry : asArray(*calls, "module_call_graph")) {
-      const json::Object &call = asObject(entry, "module_call_graph");
+      json::Object call = asObject(entry, "module_call_graph");
       const json::Value *signature = optionalField(call, "signature");
       if (!signature || asString(field(call, "fqn"), "fqn") != "")
         continue;
-      const json::Object &fields = asObject(*signature, "signature");
+      json::Object fields = asObject(*signature, "signature");
       program.inSpec = asString(field(fields, "in_spec"), "in_spec");
       program.outSpec = asString(field(fields, "out_spec"), "out_spec");
       if (const json::Value *names = optionalField(fields, "forward_arg_names"))
@@ -821,10 +810,10 @@ Program Pt2Reader::read(StringRef record) {
     }
 
   if (const json::Value *ranges = optionalField(root, "range_constraints"))
-    for (const auto &[key, contents] : asObject(*ranges, "range_constraints")) {
+    for (auto [key, contents] : asObject(*ranges, "range_constraints")) {
       RangeConstraint range;
       range.symbol = StringRef(key).str();
-      const json::Object &bounds = asObject(contents, range.symbol);
+      json::Object bounds = asObject(contents, range.symbol);
       // PyTorch traces with sizes of 2 and more and still lets a program run
       // with 0 and 1: a lower bound of 2 is no condition of the user's.
       if (const json::Value *bound = optionalField(bounds, "min_val"))

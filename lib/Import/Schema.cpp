@@ -20,14 +20,14 @@
 #include "intarsia/Import/Schema.h"
 #include "JsonReading.h"
 
+using namespace intarsia;
 using namespace intarsia::importer;
-namespace json = llvm::json;
 
-static std::vector<SchemaArgument> readArguments(const json::Object &object,
+static std::vector<SchemaArgument> readArguments(json::Object object,
                                                  llvm::StringRef name) {
   std::vector<SchemaArgument> arguments;
   for (const json::Value &value : asArray(field(object, name), name)) {
-    const json::Object &fields = asObject(value, name);
+    json::Object fields = asObject(value, name);
     SchemaArgument argument;
     if (const json::Value *text = optionalField(fields, "name"))
       argument.name = asString(*text, "name");
@@ -49,8 +49,8 @@ static std::vector<SchemaArgument> readArguments(const json::Object &object,
 std::optional<OperatorSchema>
 intarsia::importer::parseOperatorSchema(const std::string &text) {
   try {
-    json::Value value = parseJson(text, "the schema");
-    const json::Object &object = asObject(value, "schema");
+    JsonTape tape = parseJson(text, "the schema");
+    json::Object object = asObject(tape.root(), "schema");
     OperatorSchema schema;
     schema.name = operatorName(asString(field(object, "name"), "name"));
     schema.schema = asString(field(object, "schema"), "schema");

@@ -14,9 +14,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "JsonTape.h"
 #include "intarsia/Plan/Metadata.h"
 #include "intarsia/Plan/Plan.h"
+#include "lib/Support/JsonTape.h"
 
 #include <nlohmann/json.hpp>
 
@@ -377,7 +377,7 @@ Json write(const OutputInfo &output) {
 /// only when it is needed. A node's parent outlives it.
 class Node {
 public:
-  explicit Node(const JsonTape &tape) : tape(tape) {}
+  explicit Node(const JsonTape &tape) : value(tape.root()) {}
 
   [[noreturn]] void fail(const std::string &what) const {
     std::string place = path();
@@ -394,54 +394,54 @@ public:
   }
   /// The field, when it is there.
   std::optional<Node> get(const char *key) const {
-    if (value().kind != Kind::Object)
+    if (value.kind != Kind::Object)
       fail("an object is expected");
-    uint32_t field = tape.find(number, key);
-    return field ? std::optional(Node(*this, field, key, 0)) : std::nullopt;
+    const JsonTape::Value *field = value.find(key);
+    return field ? std::optional(Node(*this, *field, key, 0)) : std::nullopt;
   }
   template <typename Function>
   void each(Function function) const {
-    if (value().kind != Kind::Array)
+    if (value.kind != Kind::Array)
       fail("an array is expected");
     size_t place = 0;
-    for (uint32_t at = number + 1; at < value().end; at = tape[at].end)
-      function(Node(*this, at, nullptr, place++));
+    for (auto *at = value.members(); at != value.next(); at = at->next())
+      function(Node(*this, *at, nullptr, place++));
   }
 
   int64_t integer() const {
-    if (value().kind != Kind::Integer)
+    if (value.kind != Kind::Integer)
       fail("an integer is expected");
-    return value().integer;
+    return value.integer;
   }
   int32_t index() const {
-    int64_t value = integer();
-    if (value < -1 || value > std::numeric_limits<int32_t>::max())
-      fail("an index is expected, got " + std::to_string(value));
-    return int32_t(value);
+    int64_t number = integer();
+    if (number < -1 || number > std::numeric_limits<int32_t>::max())
+      fail("an index is expected, got " + std::to_string(number));
+    return int32_t(number);
   }
   bool boolean() const {
-    if (value().kind != Kind::Boolean)
+    if (value.kind != Kind::Boolean)
       fail("true or false is expected");
-    return value().boolean;
+    return value.boolean;
   }
   double real() const {
-    if (value().kind == Kind::String) {
-      if (value().text == "inf")
+    if (value.kind == Kind::String) {
+      if (value.text == "inf")
         return std::numeric_limits<double>::infinity();
-      if (value().text == "-inf")
+      if (value.text == "-inf")
         return -std::numeric_limits<double>::infinity();
-      if (value().text == "nan")
+      if (value.text == "nan")
         return std::numeric_limits<double>::quiet_NaN();
     }
-    if (value().kind != Kind::Integer && value().kind != Kind::Real)
+    if (value.kind != Kind::Integer && value.kind != Kind::Real)
       fail("a number is expected");
-    return value().real;
+    return value.real;
   }
   std::string text() const { return std::string(view()); }
   std::string_view view() const {
-    if (value().kind != Kind::String)
+    if (value.kind != Kind::String)
       fail("a string is expected");
-    return value().text;
+    return value.text;
   }
   DType dtype() const {
     std::optional<DType> known = dtypeFromName(view());
@@ -475,11 +475,9 @@ public:
 private:
   using Kind = JsonTape::Value::Kind;
 
-  Node(const Node &parent, uint32_t number, const char *key, size_t place)
-      : tape(parent.tape), number(number), parent(&parent), key(key),
-        place(place) {}
-
-  const JsonTape::Value &value() const { return tape[number]; }
+  Node(const Node &parent, const JsonTape::Value &value, const char *key,
+       size_t place)
+      : value(value), parent(&parent), key(key), place(place) {}
 
   std::string path() const {
     if (!parent)
@@ -490,8 +488,7 @@ private:
     return before.empty() ? key : before + "." + key;
   }
 
-  const JsonTape &tape;
-  uint32_t number = 0;
+  const JsonTape::Value &value;
   const Node *parent = nullptr;
   const char *key = nullptr; // null: member `place` of an array
   size_t place = 0;

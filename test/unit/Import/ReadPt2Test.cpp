@@ -95,6 +95,27 @@ TEST_F(ReadPt2, Subgraphs) {
   EXPECT_EQ(sub.values.at(sub.inputs[1]).expr.asInteger(), 3);
 }
 
+TEST_F(ReadPt2, DictionariesKeepTheirOrders) {
+  auto node = [](const std::string &entries) {
+    return R"({"target": "torch.ops.mylib.d", "name": "d", "inputs": [{"name": "", "arg": {"as_string_to_argument": {)" +
+           entries + R"(}}, "kind": 1}], "outputs": [], "metadata": {}},)";
+  };
+  std::string a = R"("a": {"as_int": 1})", b = R"("b": {"as_int": 2})";
+  Records records = modelRecords();
+  std::string &model = records["models/model.json"];
+  model.insert(model.find("{\"target\": \"torch.ops.mylib.nz"),
+               node(b + "," + a) + node(a + "," + b));
+  llvm::Expected<Program> program = readPt2(write(records));
+  ASSERT_TRUE(static_cast<bool>(program))
+      << llvm::toString(program.takeError());
+  std::string order;
+  for (const Node &node : program->graph.nodes)
+    if (node.name == "d")
+      for (const Argument &member : node.args[0].second.list)
+        order += member.text;
+  EXPECT_EQ(order, "baab");
+}
+
 TEST_F(ReadPt2, ErrorsNameTheFileAndTheFault) {
   std::string missing = llvm::toString(readPt2("/nonexistent.pt2").takeError());
   EXPECT_CONTAINS(missing, "/nonexistent.pt2: cannot be opened");

@@ -10,13 +10,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "JsonTape.h"
+#include "lib/Support/JsonTape.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <stdexcept>
 
-namespace intarsia::plan {
+namespace intarsia {
 
 using Value = JsonTape::Value;
 
@@ -37,7 +38,7 @@ public:
   }
 
 private:
-  static constexpr int maxDepth = 64;
+  static constexpr int maxDepth = 256;
 
   [[noreturn]] void fail(const std::string &what) const {
     throw std::runtime_error(what + " at byte " + std::to_string(at - begin));
@@ -125,7 +126,7 @@ private:
     default:
       number(tape.values[index]);
     }
-    tape.values[index].end = uint32_t(tape.values.size());
+    tape.values[index].count = uint32_t(tape.values.size() - index);
   }
 
   static bool isDigit(char c) { return c >= '0' && c <= '9'; }
@@ -226,18 +227,19 @@ private:
       return;
     case 'u': {
       unsigned code = hexadecimal();
-      if (code >= 0xd800 && code < 0xdc00) {
-        if (end - at < 2 || at[0] != '\\' || at[1] != 'u')
-          fail("half of a surrogate pair");
+      if (code >= 0xd800 && code < 0xdc00 && end - at >= 2 && at[0] == '\\' &&
+          at[1] == 'u') {
+        const char *second = at;
         at += 2;
         unsigned low = hexadecimal();
-        if (low < 0xdc00 || low > 0xdfff)
-          fail("half of a surrogate pair");
-        code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-      } else if (code >= 0xdc00 && code < 0xe000) {
-        fail("half of a surrogate pair");
+        if (low >= 0xdc00 && low < 0xe000)
+          code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+        else
+          at = second;
       }
-      appendUtf8(out, code);
+      // Python writes a byte of a file's name that is not UTF-8 as half a pair.
+      bool isHalf = code >= 0xd800 && code < 0xe000;
+      appendUtf8(out, isHalf ? 0xfffd : code);
       return;
     }
     default:
@@ -301,11 +303,20 @@ private:
 
 JsonTape::JsonTape(std::string_view text) { JsonParser(text, *this).run(); }
 
-uint32_t JsonTape::find(uint32_t index, std::string_view key) const {
-  for (uint32_t at = index + 1; at < values[index].end; at = values[at + 1].end)
-    if (values[at].text == key)
+const Value *Value::find(std::string_view key) const {
+  for (const Value *at = members(); at != next(); at = at[1].next())
+    if (at->text == key)
       return at + 1;
-  return 0;
+  return nullptr;
 }
 
-} // namespace intarsia::plan
+bool Value::operator==(const Value &other) const {
+  return std::equal(this, next(), &other, other.next(),
+                    [](const Value &a, const Value &b) {
+                      return a.kind == b.kind && a.count == b.count &&
+                             a.boolean == b.boolean && a.integer == b.integer &&
+                             a.real == b.real && a.text == b.text;
+                    });
+}
+
+} // namespace intarsia
