@@ -1,9 +1,9 @@
 """Every kernel of a folder of dumps as PTX, through ptxas.
 
 ``INTARSIA_DEBUG=FOLDER`` makes any program, or test, leave its graphs there, one folder
-each. The fused kernels, whatever their device, become PTX for each architecture; ptxas
-assembles it, and what it says of registers, shared memory and spills is counted. Equal
-graphs count once.
+each (a folder a process: graphs are numbered). The fused kernels, whatever their device,
+become PTX for each architecture; ptxas assembles it, and what it says of registers, shared
+memory and spills is counted. Equal kernels count once.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import hashlib
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 
-#: Bytes of spilled registers that a kernel may have.
-MOST_SPILLED = 0
+#: Bytes of spilled registers that a thread may have, stores and loads together: some words
+#: beside the slow path of a division, or beside the positions of symbolic sizes where a
+#: block of 512 threads leaves each 128 registers.
+MOST_SPILLED = 256
 
 PIPELINE = (
     "builtin.module(cuda-schedule,cuda-emit-kernels{emulated=true},"
@@ -49,6 +52,43 @@ def graphs(folder: Path) -> list[Path]:
     return list(seen.values())
 
 
+@dataclasses.dataclass
+class Source:
+    """A kernel in the LLVM dialect, with the memory that its blocks share."""
+
+    name: str
+    text: str  # where its name is SYMBOL
+    path: Path
+
+    def named(self, name: str) -> str:
+        return self.text.replace("SYMBOL", name)
+
+
+def kernels_of(path: Path) -> tuple[list[Source], list[str]]:
+    """The kernels of one graph, and what went wrong."""
+    done = run("intarsia-opt", f"--pass-pipeline={PIPELINE}", str(path))
+    if done.returncode:
+        return [], [f"{path}: {done.stderr.strip()[:300]}"]
+    _, _, code = done.stdout.partition("\n  gpu.module @kernels {\n")
+    code = code.split("\n  }\n")[0]
+    shared = {}
+    for line in re.findall(r"^    llvm\.mlir\.global.*$", code, re.MULTILINE):
+        shared[re.search(r"@(\w+)", line)[1]] = line  # type: ignore[index]
+    sources = []
+    for found in re.finditer(
+        r"^    llvm\.func @(\w+)\(.*?\n    }$", code, re.DOTALL | re.MULTILINE
+    ):
+        name, text = found[1], found[0].replace(f"@{found[1]}(", "@SYMBOL(", 1)
+        for number, other in enumerate(dict.fromkeys(re.findall(r"@(\w+)", text))):
+            if other in shared:
+                text = f"{shared[other]}\n{text}"
+                text = re.sub(rf"@{other}\b", f"@SYMBOL_shared_{number}", text)
+        sources.append(Source(name, text, path))
+    count = code.count(" nvvm.kernel,")
+    problem = f"{path}: {len(sources)} of {count} kernels were found"
+    return sources, [problem] if len(sources) != count else []
+
+
 def read_report(text: str, arch: str) -> list[Kernel]:
     """What ``ptxas -v`` says of each entry."""
     kernels: list[Kernel] = []
@@ -64,46 +104,49 @@ def read_report(text: str, arch: str) -> list[Kernel]:
     return kernels
 
 
-def assemble(path: Path, architectures: tuple[str, ...]) -> tuple[list[Kernel], list[str]]:
-    """The kernels of one graph, and what went wrong."""
+def run(*command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, input=stdin, capture_output=True, text=True)
 
-    def run(*command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, input=stdin, capture_output=True, text=True)
 
-    module = run("intarsia-opt", f"--pass-pipeline={PIPELINE}", str(path))
-    if module.returncode:
-        return [], [f"{path}: {module.stderr.strip()[:300]}"]
-    if "gpu.module" not in module.stdout:
-        return [], []
-    kernels: list[Kernel] = []
-    problems: list[str] = []
+def assemble(sources: list[Source], arch: str) -> tuple[list[Kernel], list[str]]:
+    """As one module. Where it fails, halves of it, until the kernel at fault is known."""
+    code = "\n".join(source.named(f"k{n}") for n, source in enumerate(sources))
+    module = f"module {{\n  gpu.module @kernels {{\n{code}\n  }}\n}}\n"
+    ptx = run("intarsia-translate", "--kernels-to-ptx", f"--arch={arch}", stdin=module)
     with tempfile.TemporaryDirectory() as folder:
-        for arch in architectures:
-            ptx = run(
-                "intarsia-translate", "--kernels-to-ptx", f"--arch={arch}", stdin=module.stdout
+        (file := Path(folder) / "k.ptx").write_text(ptx.stdout)
+        done = run("ptxas", "-v", "-Werror", f"-arch={arch}", str(file), "-o", f"{folder}/k")
+    if ptx.returncode or done.returncode:
+        if len(sources) > 1:
+            half = len(sources) // 2
+            parts = [assemble(part, arch) for part in (sources[:half], sources[half:])]
+            return [k for found, _ in parts for k in found], [p for _, some in parts for p in some]
+        where = f"{sources[0].path}: {sources[0].name}: {arch}"
+        return [], [f"{where}: {(ptx.stderr + done.stderr).strip()[:300]}"]
+    blocks = dict(
+        re.findall(r"\.entry (\w+)\(.*?\.maxntid (\d+), 1, 1", ptx.stdout, flags=re.DOTALL)
+    )
+    problems = []
+    kernels = read_report(done.stderr, arch)
+    for kernel in kernels:
+        source = sources[int(kernel.name[1:])]
+        where = f"{source.path}: {source.name}: {arch}"
+        kernel.threads = int(blocks.get(kernel.name, 0))
+        if not kernel.threads:
+            problems.append(f"{where}: no launch bounds")
+        if kernel.spilled > MOST_SPILLED:
+            problems.append(
+                f"{where}: spills {kernel.spilled} bytes "
+                f"({kernel.registers} registers, {kernel.threads} threads)"
             )
-            (source := Path(folder) / "k.ptx").write_text(ptx.stdout)
-            done = run("ptxas", "-v", "-Werror", f"-arch={arch}", str(source), "-o", f"{folder}/k")
-            if ptx.returncode or done.returncode:
-                problems.append(f"{path}: {arch}: {(ptx.stderr + done.stderr).strip()[:300]}")
-                continue
-            if ".extern .func" in ptx.stdout:
-                problems.append(f"{path}: {arch}: a kernel calls a function")
-            blocks = dict(
-                re.findall(r"\.entry (\w+)\(.*?\.maxntid (\d+), 1, 1", ptx.stdout, flags=re.DOTALL)
-            )
-            found = read_report(done.stderr, arch)
-            for kernel in found:
-                kernel.threads = int(blocks.get(kernel.name, 0))
-                if not kernel.threads:
-                    problems.append(f"{path}: {arch}: {kernel.name} has no launch bounds")
-                if kernel.spilled > MOST_SPILLED:
-                    problems.append(
-                        f"{path}: {arch}: {kernel.name} spills {kernel.spilled} bytes "
-                        f"({kernel.registers} registers, {kernel.threads} threads)"
-                    )
-            kernels += found
+    if len(kernels) != len(sources):
+        problems.append(f"{arch}: {len(kernels)} of {len(sources)} kernels were assembled")
     return kernels, problems
+
+
+def batches(sources: Iterable[Source], size: int = 64) -> list[list[Source]]:
+    unique = list({source.text: source for source in reversed(list(sources))}.values())
+    return [unique[start : start + size] for start in range(0, len(unique), size)]
 
 
 def sweep(folder: Path, architectures: tuple[str, ...], jobs: int) -> int:
@@ -112,10 +155,14 @@ def sweep(folder: Path, architectures: tuple[str, ...], jobs: int) -> int:
     if not found:
         raise SystemExit(f"there is no fused.mlir with a kernel below {folder}")
     with ThreadPoolExecutor(jobs) as pool:
-        results = list(pool.map(lambda path: assemble(path, architectures), found))
+        made = list(pool.map(kernels_of, found))
+        parts = batches(source for sources, _ in made for source in sources)
+        work = [(part, arch) for part in parts for arch in architectures]
+        results = list(pool.map(lambda item: assemble(*item), work))
     kernels = [kernel for some, _ in results for kernel in some]
-    problems = [problem for _, some in results for problem in some]
-    print(f"{len(found)} graphs")
+    problems = [problem for _, some in (*made, *results) for problem in some]
+    total = sum(len(sources) for sources, _ in made)
+    print(f"{len(found)} graphs, {total} kernels, {sum(map(len, parts))} without repetition")
     for arch in architectures:
         own = [kernel for kernel in kernels if kernel.arch == arch]
         if not own:

@@ -18,6 +18,10 @@ from torch.utils import _pytree as pytree
 
 import intarsia
 
+# Graphs are numbered in a process.
+if {"INTARSIA_DEBUG", "PYTEST_XDIST_WORKER"} <= set(os.environ):
+    os.environ["INTARSIA_DEBUG"] += f"/{os.environ['PYTEST_XDIST_WORKER']}"
+
 # What was compiled before must not hide what is compiled now, here or in a subprocess.
 os.environ["TORCHINDUCTOR_AUTOGRAD_CACHE"] = "0"
 functorch_config.enable_autograd_cache = False

@@ -386,6 +386,13 @@ func.func @stored_across(%x: !x, %t: !t) -> (!xt, !t) {
     memory_format = #intarsia.memory_format<"contiguous">) : (!xt) -> !t
   return %1, %2 : !xt, !t
 }
+func.func @softmax_across(%t: !x) -> !t {
+  %0 = intarsia.call "aten::t"(self = %t) {views = array<i64: 0>} : (!x) -> !xt
+  %1 = intarsia.call "aten::_softmax"(self = %0, dim = -1, half_to_float = false) : (!xt) -> !xt
+  %2 = intarsia.call "aten::clone"(self = %1,
+    memory_format = #intarsia.memory_format<"contiguous">) : (!xt) -> !t
+  return %2 : !t
+}
 """
 #: Of the bytes in the sectors of memory (32 each) that a warp touches at once, the
 #: share that it wanted, at least.
@@ -402,6 +409,8 @@ SHARES = {
     "half_transposed": 0.99,
     "channels_last": 0.99,
     "stored_across": 0.99,
+    # Read side by side in three passes, and written across: 4 bytes of a sector.
+    "softmax_across": 0.36,
 }
 #: Those of which each tensor alone has that share.
 BOTH_SIDES = ("transposed", "half_transposed", "channels_last", "stored_across")
@@ -437,6 +446,7 @@ def test_coalescing(number, traced):
         (h := torch.randn(64, 960).bfloat16(), -h.t().contiguous()),
         (n := torch.randn(2, 40, 16, 48), n.permute(0, 2, 3, 1).relu().contiguous()),
         (x, y.reshape(1000, 64), z := x.t() + y.reshape(1000, 64), z.contiguous()),
+        (x, torch.softmax(x.t(), -1).contiguous()),
     ][number]
     results = 2 if list(SHARES)[number] == "stored_across" else 1
     inputs, wanted = arguments[:-results], arguments[-results:]

@@ -162,6 +162,50 @@ TEST_F(CudaTest, LaunchesOnPyTorchsStream) {
   EXPECT_EQ(calls("cuLaunchKernel"), 0u);
 }
 
+TEST_F(CudaTest, OneProgramOnTwoGpus) {
+  // The kernel of plan(0), and once more on cuda:1, where a check fails.
+  plan::Plan both = plan(0);
+  plan::Function &function = both.functions[0];
+  plan::Input other = function.inputs[0];
+  plan::Step alloc = function.steps[0], launch = function.steps[1];
+  other.name = "y";
+  other.slot = 2;
+  other.spec->device = alloc.spec->device = "cuda:1";
+  alloc.slot = 3;
+  launch.buffers = {2, 3};
+  launch.kernel = 1;
+  function.inputs.push_back(other);
+  function.steps.push_back(alloc);
+  function.steps.push_back(launch);
+  function.slotCount = 4;
+  function.outputs.push_back(B::atSlot(3));
+  both.kernels.push_back(both.kernels[0]);
+  auto shared = code({ptx("sm_80"), ptx("sm_90")});
+  auto program = create(both, shared);
+  fake->streams[0] = reinterpret_cast<void *>(0xa0);
+  fake->streams[1] = reinterpret_cast<void *>(0xb0);
+  std::vector<Tensor> inputs = {on(0, iota({2, 3})), on(1, iota({2, 3}))};
+  std::vector<Tensor> results = run(*program, inputs);
+  EXPECT_EQ(results[0].device(), "cuda:0");
+  EXPECT_EQ(results[1].device(), "cuda:1");
+  EXPECT_EQ(contents(results[0])[5], 6.0f);
+  EXPECT_EQ(contents(results[1])[5], 6.0f);
+  EXPECT_TRUE(called("cuLaunchKernel add_one_rows grid 1 1 1 block 64 1 1 "
+                     "shared 0 stream 0xa0 device 0"));
+  EXPECT_TRUE(called("cuLaunchKernel add_one_rows grid 1 1 1 block 64 1 1 "
+                     "shared 0 stream 0xb0 device 1"));
+  EXPECT_TRUE(called("cuModuleLoadDataEx device 0 ptx sm_80"));
+  EXPECT_TRUE(called("cuModuleLoadDataEx device 1 ptx sm_90"));
+
+  // Each GPU has a status of its own.
+  both.kernels[1] = plan(1, "failing_check").kernels[0];
+  EXPECT_EQ(
+      errorOf(ErrorKind::Index, [&] { run(*create(both, shared), inputs); }),
+      "aten::embedding: index 11 of 4 (model.py:12 in forward: y = f(x))");
+  EXPECT_TRUE(called("cuStreamSynchronize 0xb0"));
+  EXPECT_EQ(calls("cuStreamSynchronize 0xa0"), 0u);
+}
+
 TEST_F(CudaTest, GeometryIsThePlans) {
   plan::Plan wide = plan(0);
   wide.functions[0].steps[1].blocks = expr(wide, "2*s0");
