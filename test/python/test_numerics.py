@@ -462,6 +462,8 @@ def integers(x: torch.Tensor, y: torch.Tensor) -> list[Any]:
         torch.div(x, 3, rounding_mode="trunc"),
         x / 3,
     ]
+    # By more than there are bits, and by less than none.
+    results += [x << y, x >> y, x << 64, x >> 100, 1 << y, x**y, torch.pow(3, y), x / y]
     results += [x << 1, x >> 1, x.float(), x.double(), x.bool(), x.to(torch.int8)]
     results += [x.to(torch.int32), x.to(torch.int64) * 2, x.to(torch.uint8), x.square(), x**2]
     results += [x.sum(), x.prod(), x.sum(dtype=x.dtype), x.amax(), x.amin(), x.argmax()]
