@@ -137,14 +137,22 @@ KERNELS = {
 
 
 def bench_kernels(arguments: argparse.Namespace) -> list[dict]:
-    rows, dynamic_rows = [], []
+    all_rows, dynamic_rows = [], []
     for dtype in (torch.float32, torch.bfloat16):
+        rows = []
         inputs = tuple(t.to(dtype) for t in (torch.randn(4096, 1024), *torch.randn(2, 1024)))
         for name, function in KERNELS.items():
             case = f"{name}, {str(dtype)[6:]}, 4096x1024"
             torch._dynamo.reset()
             candidates = compiled(function, False, not arguments.no_inductor)
             candidates["copy"] = lambda x, a, b: x.clone()
+            if dtype != torch.float32:
+                candidates['numerics="fused"'] = torch.compile(
+                    _fresh(function),
+                    backend="intarsia",
+                    dynamic=False,
+                    options={"numerics": "fused"},
+                )
             seconds = interleaved(candidates, inputs, arguments.rounds)
             rows.append({"case": case, "seconds": seconds})
 
@@ -156,9 +164,10 @@ def bench_kernels(arguments: argparse.Namespace) -> list[dict]:
             }
             seconds = interleaved(candidates, inputs, arguments.rounds)
             dynamic_rows.append({"case": case, "seconds": seconds})
-    report("Kernels, time per call", rows, _names(rows))
+        report("Kernels, time per call", rows, _names(rows))
+        all_rows += rows
     report("Kernels for dynamic sizes beside static", dynamic_rows, ["intarsia", "dynamic"])
-    return [{"group": "kernels", **row} for row in rows] + [
+    return [{"group": "kernels", **row} for row in all_rows] + [
         {"group": "dynamic", **row} for row in dynamic_rows
     ]
 
@@ -166,7 +175,7 @@ def bench_kernels(arguments: argparse.Namespace) -> list[dict]:
 def _fresh(function: Candidate) -> Candidate:
     """The same function as another object: Dynamo keeps its code apart."""
     return type(function)(
-        function.__code__.replace(co_name=function.__name__ + "_dynamic"), function.__globals__
+        function.__code__.replace(co_name=function.__name__ + "_again"), function.__globals__
     )
 
 

@@ -871,13 +871,15 @@ void Activation::launch(const StepPlan &step) {
   LaunchContext context{step.kernel, buffers.get(), symbolArguments.get(),
                         data.scratch >= 0 ? size_t(integer(data.scratch)) : 0};
   int64_t grain = data.grain >= 0 ? integer(data.grain) : domain;
+  // PyTorch would round up, and give each of two threads little more than half.
+  int64_t chunks = domain / std::max<int64_t>(grain, 1);
   int error = 0;
   {
     LaunchRecord record(*this, step);
-    if (domain <= grain)
+    if (chunks <= 1)
       runKernel(0, domain, &context);
     else
-      error = torch.parallelFor(0, domain, std::max<int64_t>(grain, 1),
+      error = torch.parallelFor(0, domain, (domain + chunks - 1) / chunks,
                                 runKernel, &context);
   }
   if (error)

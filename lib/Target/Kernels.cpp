@@ -27,7 +27,7 @@ using namespace intarsia;
 
 /// Part of every key. To be raised when anything in this folder changes the
 /// code that is generated for the same IR.
-static constexpr StringRef codeGeneratorVersion = "intarsia-kernels-20";
+static constexpr StringRef codeGeneratorVersion = "intarsia-kernels-21";
 
 std::string intarsia::cacheDirectory() {
   static constexpr std::pair<const char *, const char *> places[] = {

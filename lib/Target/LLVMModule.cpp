@@ -17,6 +17,7 @@
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -56,7 +57,8 @@ std::unique_ptr<llvm::Module> intarsia::translate(mlir::Operation *module,
 }
 
 /// Refuses what would make results differ from eager's: contraction, and every
-/// relaxation but the order of additions. Such a flag is a fault of a pass.
+/// relaxation but the order of additions and which zero an extremum is. Such a
+/// flag is a fault of a pass.
 static void checkFastMathFlags(const llvm::Module &module) {
   for (const llvm::Function &function : module)
     for (const Instruction &instruction : instructions(function)) {
@@ -65,6 +67,10 @@ static void checkFastMathFlags(const llvm::Module &module) {
         continue;
       FastMathFlags flags = op->getFastMathFlags();
       flags.setAllowReassoc(false);
+      if (auto *call = dyn_cast<IntrinsicInst>(&instruction);
+          call && (call->getIntrinsicID() == Intrinsic::maximum ||
+                   call->getIntrinsicID() == Intrinsic::minimum))
+        flags.setNoSignedZeros(false);
       if (!flags.any())
         continue;
       std::string text;

@@ -387,12 +387,36 @@ static Value elementPointer(OpBuilder &b, Location loc, Value base,
 /// whole ones.
 static constexpr int64_t cacheLine = 64;
 
+/// Columns of a tile, and how many rows ahead memory is read.
+static constexpr int64_t tileColumns = 1024, tileRowsAhead = 2;
+
+/// Asks for the lines that `count` elements at the pointer lie in.
+static void fetchLines(OpBuilder &b, Location loc, Value pointer, Type element,
+                       int64_t count) {
+  int64_t perLine = cacheLine / bytesOf(element);
+  for (int64_t at = 0; at < count; at += perLine) {
+    Value line = LLVM::GEPOp::create(
+        b, loc, pointer.getType(), element, pointer,
+        ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(static_cast<int32_t>(at))});
+    LLVM::Prefetch::create(b, loc, line, /*rw=*/0, /*hint=*/3, /*cache=*/1);
+  }
+}
+
 /// While a later pass over a row computes on what the first one read, memory
-/// would idle: it fetches what the first pass will read of the next row.
+/// would idle: it fetches what the first pass will read of the next row. In a
+/// tile, rows are pieces of longer ones, which no processor fetches ahead.
 void KernelEmitter::fetchNextRow(unsigned buffer, Value pointer, Type type,
                                  const SymExpr &offset) {
-  std::optional<SymExpr> stride = strideAlong(offset, "row");
-  if (!anyStream || !stride || stride->isInteger(0))
+  Type element = getElementTypeOrSelf(type);
+  std::optional<SymExpr> stride = strideAlong(offset, rowSymbol());
+  if (!stride || stride->isInteger(0))
+    return;
+  if (tile) {
+    Value ahead = scalarOf(*stride * SymExpr(tileRowsAhead));
+    return fetchLines(*b, loc, elementPointer(*b, loc, pointer, element, ahead),
+                      element, width);
+  }
+  if (!anyStream)
     return;
   std::string id =
       std::to_string(buffer) + "|" +
@@ -401,16 +425,84 @@ void KernelEmitter::fetchNextRow(unsigned buffer, Value pointer, Type type,
   if (isFirst || reader->second == currentLaneLoop || reader->second < 0)
     return;
   reader->second = -1;
-  Type element = getElementTypeOrSelf(type);
   Value next = elementPointer(*b, loc, pointer, element, scalarOf(*stride));
   auto branch = scf::IfOp::create(*b, loc, anyStream, /*withElseRegion=*/false);
   OpBuilder then = branch.getThenBodyBuilder();
-  int64_t perLine = cacheLine / bytesOf(element);
-  for (int64_t lane = 0; lane < width; lane += perLine) {
-    Value line = LLVM::GEPOp::create(
-        then, loc, next.getType(), element, next,
-        ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(static_cast<int32_t>(lane))});
-    LLVM::Prefetch::create(then, loc, line, /*rw=*/0, /*hint=*/3, /*cache=*/1);
+  fetchLines(then, loc, next, element, width);
+}
+
+/// A table of so many bytes is out of the caches. Its rows are asked for so
+/// many rows before they are read, and so many bytes of each: what comes after
+/// these the processor fetches by itself.
+static constexpr int64_t tableBytes = int64_t(1) << 20, tableRowsAhead = 8,
+                         tableRowBytes = int64_t(2) << 10;
+
+void KernelEmitter::noteGather(unsigned buffer, Value pointer, Type element,
+                               const SymExpr &offset) {
+  std::set<std::string> names;
+  offset.collectSymbols(names);
+  auto type = cast<graph::TensorType>(kernelOp.getInputs()[buffer].getType());
+  int64_t least = tableBytes / bytesOf(element);
+  if (type.getNumElements().asInteger().value_or(least) < least ||
+      llvm::none_of(names,
+                    [&](const std::string &name) {
+                      return StringRef(name).starts_with("x");
+                    }) ||
+      llvm::any_of(gathers,
+                   [&](const Gather &seen) { return seen.buffer == buffer; }))
+    return;
+  gathers.push_back({buffer, pointer, element, laneSymbol});
+}
+
+/// The value with what `mapping` says instead, emitted at the builder's place;
+/// null where more than data that is read once a row leads to it.
+static Value cloneAhead(OpBuilder &b, Value value, Operation *rowLoop,
+                        IRMapping &mapping) {
+  if (Value known = mapping.lookupOrNull(value))
+    return known;
+  Operation *op = value.getDefiningOp();
+  if (!rowLoop->isProperAncestor(value.getParentBlock()->getParentOp()) &&
+      value.getParentBlock()->getParentOp() != rowLoop)
+    return value;
+  if (!op || op->getNumRegions() > 0 ||
+      !(isMemoryEffectFree(op) || isa<LLVM::LoadOp>(op)))
+    return {};
+  // What is read under a condition may not be there.
+  for (Operation *around = op->getParentOp(); around != rowLoop;
+       around = around->getParentOp())
+    if (!isa<scf::ForOp>(around))
+      return {};
+  for (Value operand : op->getOperands())
+    if (!cloneAhead(b, operand, rowLoop, mapping))
+      return {};
+  b.clone(*op, mapping);
+  return mapping.lookup(value);
+}
+
+/// Where data says what a row reads no processor knows it ahead: the index of a
+/// later row is read, and the first lines that it leads to are asked for.
+void KernelEmitter::fetchGathered(Value row, Value end) {
+  Block *body = row.getParentBlock();
+  OpBuilder::InsertionGuard guard(*b);
+  for (Gather &gather : gathers) {
+    b->setInsertionPointToStart(body);
+    Value last = arith::SubIOp::create(*b, loc, end, constant(1));
+    Value ahead = arith::AddIOp::create(*b, loc, row, constant(tableRowsAhead));
+    IRMapping mapping;
+    mapping.map(row, arith::MinSIOp::create(*b, loc, ahead, last).getResult());
+    // The pointer is that of the loop along lanes at its beginning.
+    auto lanes =
+        dyn_cast<scf::ForOp>(gather.pointer.getParentBlock()->getParentOp());
+    if (!lanes)
+      continue;
+    mapping.map(lanes.getInductionVar(), constant(0));
+    Value pointer =
+        cloneAhead(*b, gather.pointer, body->getParentOp(), mapping);
+    if (!pointer)
+      continue;
+    int64_t count = tableRowBytes / bytesOf(gather.element);
+    count = std::min(count, ranges.at(gather.lane).asInteger().value_or(count));
+    fetchLines(*b, loc, pointer, gather.element, count);
   }
 }
 
@@ -436,8 +528,10 @@ Value KernelEmitter::loadAt(Value base, Type element, const SymExpr &offset,
   if (stride && stride->isInteger(1)) {
     Value pointer = elementPointer(*b, loc, base, element, scalarOf(offset));
     if (!mask) {
-      if (buffer)
+      if (buffer) {
         fetchNextRow(*buffer, pointer, type, offset);
+        noteGather(*buffer, pointer, element, offset);
+      }
       return LLVM::LoadOp::create(*b, loc, type, pointer, alignment);
     }
     return LLVM::MaskedLoadOp::create(*b, loc, type, pointer, mask, zero,
@@ -660,12 +754,7 @@ void KernelEmitter::blockLoop(
       ScopeGuard scope(*this);
       Value stop = arith::AddIOp::create(*b, loc, start, rows);
       stop = arith::MinSIOp::create(*b, loc, stop, last);
-      block.emplace();
-      block->begin = start;
-      block->end = stop;
-      block->scopes = scopes.size();
-      for (const auto &known : symbolValues)
-        block->symbols.insert(known.getKey());
+      openBlock(start, stop);
       scalarLoop("row", start, stop, constant(1), {}, [&](ValueRange) {
         block->before = b->getInsertionBlock()->getParentOp();
         SmallVector<SymExpr> index =
@@ -698,11 +787,20 @@ void KernelEmitter::blockLoop(
   });
 }
 
+void KernelEmitter::openBlock(Value begin, Value end) {
+  block.emplace();
+  block->begin = begin;
+  block->end = end;
+  block->scopes = scopes.size();
+  for (const auto &known : symbolValues)
+    block->symbols.insert(known.getKey());
+}
+
 Value KernelEmitter::packed(unsigned buffer, Type element,
                             const SymExpr &offset) {
   if (!block || width == 0 || guarded || piece || branchDepth > 0)
     return {};
-  std::optional<SymExpr> across = strideAlong(offset, "row");
+  std::optional<SymExpr> across = strideAlong(offset, rowSymbol());
   std::optional<SymExpr> along = strideAlong(offset, laneSymbol);
   if (!across || !across->isInteger(1) || !along || along->isInteger(0) ||
       along->isInteger(1))
@@ -710,26 +808,32 @@ Value KernelEmitter::packed(unsigned buffer, Type element,
   std::set<std::string> names;
   offset.collectSymbols(names);
   for (const std::string &name : names)
-    if (name != "row" && name != laneSymbol && !block->symbols.contains(name))
+    if (name != rowSymbol() && name != laneSymbol &&
+        !block->symbols.contains(name))
       return {};
 
   SymExpr size(static_cast<int64_t>(bytesOf(element)));
   SymExpr line(cacheLine);
+  SymExpr columns = tile ? SymExpr(tileColumns) : ranges.at(laneSymbol);
   // A line more, lest the rows' beginnings share a set of the cache.
-  SymExpr pitch = line * (SymExpr::make(Kind::FloorDiv,
-                                        {ranges.at(laneSymbol) * size, line}) +
-                          SymExpr(2));
-  std::string id =
-      std::to_string(buffer) + "|" +
-      offset.substitute({{laneSymbol, SymExpr::symbol("v")}}).str();
+  SymExpr pitch =
+      line *
+      (SymExpr::make(Kind::FloorDiv, {columns * size, line}) + SymExpr(2));
+  std::string id = std::to_string(buffer) + "|" +
+                   offset
+                       .substitute({{laneSymbol, SymExpr::symbol("v")},
+                                    {rowSymbol(), SymExpr::symbol("row")}})
+                       .str();
   auto [start, isNew] = block->packs.try_emplace(id, scratchSize);
   if (isNew) {
     scratchSize = scratchSize + pitch * *schedule.packs;
     emitPack(buffer, element, offset, start->second, pitch);
   }
-  Value row = arith::SubIOp::create(*b, loc, symbolValues["row"], block->begin);
+  Value row =
+      arith::SubIOp::create(*b, loc, symbolValues[rowSymbol()], block->begin);
   Value at = arith::MulIOp::create(*b, loc, row, scalarOf(pitch));
-  at = arith::AddIOp::create(*b, loc, at, scalarOf(start->second));
+  SymExpr before = tile ? SymExpr::symbol("tile") * size : SymExpr();
+  at = arith::AddIOp::create(*b, loc, at, scalarOf(start->second - before));
   return elementPointer(*b, loc, scratch, b->getI8Type(), at);
 }
 
@@ -775,8 +879,7 @@ void KernelEmitter::emitPack(unsigned buffer, Type element,
                              const SymExpr &offset, const SymExpr &start,
                              const SymExpr &pitch) {
   std::string lane = laneSymbol;
-  Value outerRow = symbolValues["row"], outerLane = symbolValues[lane];
-  SymExpr length = ranges.at(lane);
+  Value outerRow = symbolValues[rowSymbol()], outerLane = symbolValues[lane];
   SymExpr stride = *strideAlong(offset, lane);
   int64_t count = squareSide(element);
   int64_t alignment = alignmentOf(element);
@@ -790,12 +893,16 @@ void KernelEmitter::emitPack(unsigned buffer, Type element,
       return elementPointer(*b, loc, first, element, column);
     };
     auto source = [&](Value row, Value column) {
-      symbolValues["row"] = row;
+      if (tile)
+        column =
+            arith::AddIOp::create(*b, loc, symbolValues.lookup("tile"), column);
+      symbolValues[rowSymbol()] = row;
       symbolValues[lane] = column;
       return elementPointer(*b, loc, buffers[buffer], element,
                             scalarOf(offset));
     };
-    Value columns = scalarOf(length), zero = constant(0), one = constant(1);
+    Value columns = tile ? tile->columns : scalarOf(ranges.at(lane));
+    Value zero = constant(0), one = constant(1);
     Value rows = arith::SubIOp::create(*b, loc, block->end, block->begin);
     Value squareRows = arith::AndIOp::create(*b, loc, rows, constant(-count));
     Value squareColumns =
@@ -845,7 +952,7 @@ void KernelEmitter::emitPack(unsigned buffer, Type element,
       loop(zero, rows, one, [&](Value row) { single(row, column); });
     });
   });
-  symbolValues["row"] = outerRow;
+  symbolValues[rowSymbol()] = outerRow;
   symbolValues[lane] = outerLane;
 }
 
@@ -2156,6 +2263,10 @@ SmallVector<Value> KernelEmitter::reduce(linalg::GenericOp op,
   }
   if (schedule.trial)
     observed.reductions.emplace_back(op, reduction);
+  if (part) {
+    tile->row = reduction[0].symbol;
+    symbolValues[tile->row] = part->row;
+  }
   // One position for all results: their output maps are the same.
   bool alongLanes = variesAlongLanes(index);
   if (tile && !part && reduction.size() == 1)
@@ -2265,22 +2376,18 @@ SmallVector<Value> KernelEmitter::reduce(linalg::GenericOp op,
       bool isLong = adds && (!all || *all > cascadeBlock);
       bool restarts =
           isLong && level + 1 < reduction.size() && (!inside || *inside >= 8);
-      Value end = part ? constant(part->rows) : scalarOf(loop.extent);
-      bool inBlocks = isLong && !part;
-      return cascadeLoop(
-          constant(0), end, 1, carried,
-          inBlocks ? cascadeOf(level, zeros) : Cascade(),
-          [&](Value variable, ValueRange values) {
-            ScopeGuard scope(*this);
-            symbolValues[loop.symbol] =
-                part ? arith::AddIOp::create(*b, loc, part->begin, variable)
-                     : variable;
-            SmallVector<Value> results =
-                restarts ? add(nest(level + 1, zeros), values)
-                         : nest(level + 1, SmallVector<Value>(values));
-            symbolValues.erase(loop.symbol);
-            return results;
-          });
+      return cascadeLoop(constant(0), scalarOf(loop.extent), 1, carried,
+                         isLong ? cascadeOf(level, zeros) : Cascade(),
+                         [&](Value variable, ValueRange values) {
+                           ScopeGuard scope(*this);
+                           symbolValues[loop.symbol] = variable;
+                           SmallVector<Value> results =
+                               restarts ? add(nest(level + 1, zeros), values)
+                                        : nest(level + 1,
+                                               SmallVector<Value>(values));
+                           symbolValues.erase(loop.symbol);
+                           return results;
+                         });
     }
     if (serial)
       return step(carried);
@@ -2313,16 +2420,16 @@ SmallVector<Value> KernelEmitter::reduce(linalg::GenericOp op,
     return wideResults;
   };
 
+  if (part) {
+    setAccumulators(part->places,
+                    step(accumulators(part->reduction, part->places)));
+    symbolValues.erase(tile->row);
+    return {};
+  }
   SmallVector<Value> results;
   if (serial || shared) {
     for (Value value : neutral)
       zeros.push_back(width ? broadcast(value) : value);
-    if (part) {
-      SmallVector<Value> before = accumulators(part->reduction, part->places);
-      setAccumulators(part->places,
-                      adds ? add(nest(0, zeros), before) : nest(0, before));
-      return {};
-    }
     results = nest(0, zeros);
     if (shared)
       results = shell->reduceTeam(*b, loc, entry, results, combine);
@@ -2366,12 +2473,11 @@ SmallVector<Value> KernelEmitter::reduce(linalg::GenericOp op,
 // A reduction whose lanes run across it would read a few lines of each row, in
 // memory that no processor fetches ahead, and walk through the page tables of
 // the whole tensor for each column of lanes. So columns come in tiles, and in
-// each a few rows are read from one end to the other before the next ones; the
+// each a row is read from one end to the other before the next one; the
 // accumulators are in scratch memory. A sum has several sets of them, for
 // blocks of rows and blocks of those, so that its rounding errors stay small.
-
-/// Columns of a tile, and rows that are read at once.
-static constexpr int64_t tileColumns = 1024, rowsAtOnce = 8;
+// What lies across the rows is transposed into scratch memory, a block of them
+// at a time.
 
 /// Whether a reduction is needed for the value.
 static bool needsReduction(Value value,
@@ -2419,7 +2525,7 @@ std::optional<size_t> KernelEmitter::tiledReduction(linalg::GenericOp op,
     reduction.elements.push_back(getElementTypeOrSelf(type));
   // As many levels as reach a million rows where their number isn't known.
   int64_t last = isSum(op) ? rows.asInteger().value_or(1 << 20) : 0;
-  for (int64_t block = rowsAtOnce;; block *= cascadeBlock) {
+  for (int64_t block = 1;; block *= cascadeBlock) {
     SmallVector<SymExpr> &places = reduction.places.emplace_back();
     for (Type element : reduction.elements) {
       places.push_back(scratchSize);
@@ -2472,25 +2578,32 @@ void KernelEmitter::reduceTile(Value begin, Value end) {
   for (const TiledReduction &reduction : tile->reductions) {
     linalg::GenericOp op = reduction.op;
     SmallVector<Value> neutral = startsOf(op);
-    auto addRows = [&](Value begin, Value end, int64_t count) {
-      loop(begin, end, count, [&](Value at) {
-        TilePart part{reduction, reduction.places.front(), at, count};
+    auto addRows = [&](Value begin, Value end) {
+      loop(begin, end, 1, [&](Value row) {
+        TilePart part{reduction, reduction.places.front(), row};
         alongLanes([&] { reduce(op, reduction.index, &part); });
       });
     };
     std::function<void(size_t, Value, Value)> addTo =
         [&](size_t level, Value begin, Value end) {
-          if (level == 0) {
-            Value rest = arith::RemSIOp::create(
-                *b, loc, arith::SubIOp::create(*b, loc, end, begin),
-                constant(rowsAtOnce));
-            Value whole = arith::SubIOp::create(*b, loc, end, rest);
-            addRows(begin, whole, rowsAtOnce);
-            if (reduction.rows.asInteger().value_or(1) % rowsAtOnce != 0)
-              addRows(whole, end, 1);
+          // Several of the smallest blocks are packed at once.
+          if (schedule.packs && !block && level <= 1) {
+            Value rows = scalarOf(*schedule.packs);
+            emitLoop(*b, loc, begin, end, rows, {}, [&](Value at, ValueRange) {
+              ScopeGuard outer(*this);
+              Value stop = arith::AddIOp::create(*b, loc, at, rows);
+              openBlock(at, arith::MinSIOp::create(*b, loc, stop, end));
+              block->before = constant(0).getDefiningOp();
+              ScopeGuard inner(*this);
+              addTo(level, at, block->end);
+              block.reset();
+              return SmallVector<Value>();
+            });
             return;
           }
-          int64_t block = rowsAtOnce;
+          if (level == 0)
+            return addRows(begin, end);
+          int64_t block = 1;
           for (size_t i = 0; i < level; ++i)
             block *= cascadeBlock;
           ArrayRef<SymExpr> parts = reduction.places[level - 1],
@@ -2524,6 +2637,7 @@ void KernelEmitter::emitTiles(
                  arith::AddIOp::create(*b, loc, start, constant(tileColumns));
              stop = arith::MinSIOp::create(*b, loc, stop, end);
              tile.emplace();
+             tile->columns = arith::SubIOp::create(*b, loc, stop, start);
              for (const auto &known : symbolValues)
                tile->symbols.insert(known.getKey());
              symbolValues["tile"] = start;
@@ -2532,7 +2646,7 @@ void KernelEmitter::emitTiles(
                emitLanes(start, stop);
              }
              OpBuilder::InsertionGuard guard(*b);
-             b->setInsertionPointAfter(stop.getDefiningOp());
+             b->setInsertionPointAfter(tile->columns.getDefiningOp());
              ScopeGuard before(*this);
              reduceTile(start, stop);
              symbolValues.erase("tile");
@@ -2890,7 +3004,7 @@ LogicalResult KernelEmitter::emit(OpBuilder &builder, StringRef name,
     emitInside(open);
   } else if (schedule.team > 1) {
     emitTeams();
-  } else if (schedule.packs) {
+  } else if (schedule.packs && !schedule.tiles) {
     blockLoop(entry.begin, entry.end, emitInside);
   } else {
     ArrayRef<SymExpr> rowSizes =
@@ -2899,6 +3013,7 @@ LogicalResult KernelEmitter::emit(OpBuilder &builder, StringRef name,
     rowSymbols.insert("row");
     scalarLoop("row", entry.begin, entry.end, entry.step, {}, [&](ValueRange) {
       emitInside(delinearize(SymExpr::symbol("row"), rowSizes, ranges));
+      fetchGathered(symbolValues["row"], entry.end);
       return SmallVector<Value>();
     });
   }

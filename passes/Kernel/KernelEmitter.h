@@ -65,8 +65,9 @@ struct Schedule {
   int64_t square = 0;
   /// Positions in memory have 32 bits; what is computed with has 64.
   bool narrow = false;
-  /// Rows come in blocks of so many: what is read across them is transposed
-  /// into scratch memory first. Nothing: it is read as it lies.
+  /// Rows, or, with tiles, those of a reduction in a tile, come in blocks of so
+  /// many: what is read across them is transposed into scratch memory first.
+  /// Nothing: it is read as it lies.
   std::optional<SymExpr> packs;
   /// Results that are stored past the caches once they reach `streamBytes`.
   llvm::SmallVector<int64_t> streams;
@@ -245,12 +246,11 @@ private:
     llvm::SmallVector<mlir::Type> elements;
     llvm::SmallVector<llvm::SmallVector<SymExpr>> places;
   };
-  /// Rows of one, which are being added to the accumulators at `places`.
+  /// A row of one, which is being added to the accumulators at `places`.
   struct TilePart {
     const TiledReduction &reduction;
     llvm::ArrayRef<SymExpr> places;
-    mlir::Value begin;
-    int64_t rows;
+    mlir::Value row;
   };
   llvm::SmallVector<mlir::Value> reduce(mlir::linalg::GenericOp op,
                                         const Index &index,
@@ -342,12 +342,18 @@ private:
                mlir::Value stream = {});
   void decideStreams();
   void fenceStreams();
+  /// The symbol of the position in the rows that come one after the other.
+  std::string rowSymbol() const { return tile ? tile->row : "row"; }
+  void noteGather(unsigned buffer, mlir::Value pointer, mlir::Type element,
+                  const SymExpr &offset);
+  void fetchGathered(mlir::Value row, mlir::Value end);
   void fetchNextRow(unsigned buffer, mlir::Value pointer, mlir::Type type,
                     const SymExpr &offset);
 
   /// Runs `emitRow` for the rows from begin to end, in blocks.
   void blockLoop(mlir::Value begin, mlir::Value end,
                  llvm::function_ref<void(llvm::ArrayRef<SymExpr>)> emitRow);
+  void openBlock(mlir::Value begin, mlir::Value end);
   /// Where the block has what is at `offset` along lanes, if rows lie side by
   /// side there: the address for lane 0.
   mlir::Value packed(unsigned buffer, mlir::Type element,
@@ -433,9 +439,18 @@ private:
   /// By buffer and position, the lane loop that reads it from memory, or -1
   /// once a later one fetches the next row's.
   llvm::StringMap<int64_t> readers;
+  /// What a row reads where data says, from the first lane on: its first
+  /// reader's.
+  struct Gather {
+    unsigned buffer;
+    mlir::Value pointer;
+    mlir::Type element;
+    std::string lane;
+  };
+  llvm::SmallVector<Gather> gathers;
   /// The block of rows that is being emitted.
   struct RowBlock {
-    mlir::Value begin, end;         // values of "row"
+    mlir::Value begin, end;         // values of the row's position
     mlir::Operation *before;        // where it is packed
     size_t scopes;                  // that are open there
     llvm::StringSet<> symbols;      // that are known there
@@ -462,6 +477,8 @@ private:
   std::optional<Square> square;
   /// The tile of columns that is being emitted.
   struct Tile {
+    mlir::Value columns;       // their number
+    std::string row;           // the symbol of the row that is being added
     llvm::StringSet<> symbols; // that are known there
     llvm::SmallVector<TiledReduction> reductions;
     llvm::StringMap<size_t> numbers; // of them, by operation and position

@@ -51,18 +51,24 @@ Lowered lowerSoftmax(graph::CallOp call, KernelBuilder &kernel) {
   Tensor powers = compute(kernel, {x, highestAlong}, x.sizes, inner,
                           [](ArrayRef<Scalar> v) { return exp(v[0] - v[1]); });
   Tensor total = reduce(kernel, Reduction::Sum, powers, *dim);
-  Operand totalAlong = along(total, rank, *dim);
   DType result = resultDType(call);
   if (kind != Softmax::Log) {
-    SmallVector<Operand> operands = {powers, totalAlong};
+    // A vector's division takes as long as ten multiplications. The remainder
+    // makes of the product with the rounded reciprocal the quotient's bits; the
+    // total, at least 1, lets neither overflow.
+    Tensor reciprocal = compute(kernel, {total}, total.sizes, inner,
+                                [](ArrayRef<Scalar> v) { return 1.0 / v[0]; });
+    SmallVector<Operand> operands = {powers, along(total, rank, *dim),
+                                     along(reciprocal, rank, *dim)};
     if (kind == Softmax::Safe)
       operands.push_back(highestAlong);
     return SmallVector<Tensor>{
         compute(kernel, operands, x.sizes, result, [](ArrayRef<Scalar> v) {
-          Scalar quotient = v[0] / v[1];
+          Scalar near = v[0] * v[2];
+          Scalar quotient = fma(fma(-near, v[1], v[0]), v[2], near);
           if (kind == Softmax::Plain)
             return quotient;
-          return select(v[2] == -std::numeric_limits<double>::infinity(),
+          return select(v[3] == -std::numeric_limits<double>::infinity(),
                         quotient.constant(0.0), quotient);
         })};
   }

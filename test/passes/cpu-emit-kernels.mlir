@@ -105,9 +105,11 @@ func.func @pieces(%x: !mat, %i: !intarsia.tensor<[7]xi64>, %y: !intarsia.tensor<
 // CHECK: llvm.store {{.*}} : vector<64xf32>
 // CHECK: arith.addf
 // CHECK: vector.shuffle
+// CHECK: arith.divf {{.*}} : f32
 // CHECK: scf.for
 // CHECK-NOT: math.exp
-// CHECK: arith.divf {{.*}} : vector<64xf32>
+// CHECK-NOT: arith.divf
+// CHECK: math.fma {{.*}} : vector<64xf32>
 // CHECK: return
 
 // Lanes across the rows; both reductions and the results are loops inside, one
@@ -118,8 +120,9 @@ func.func @pieces(%x: !mat, %i: !intarsia.tensor<[7]xi64>, %y: !intarsia.tensor<
 // CHECK: arith.maximumf {{.*}} : vector<64xf32>
 // CHECK: %[[SUM:.+]] = scf.for {{.*}} iter_args
 // CHECK: arith.subf %{{.+}}, %[[MAX]] : vector<64xf32>
-// CHECK: scf.for
 // CHECK: arith.divf %{{.+}}, %[[SUM]] : vector<64xf32>
+// CHECK: scf.for
+// CHECK: math.fma %{{.+}}, %[[SUM]], %{{.+}} : vector<64xf32>
 // CHECK: return
 
 // CHECK-LABEL: func.func @k3_embedding
@@ -225,23 +228,24 @@ func.func @short(%x: !intarsia.tensor<[s0, s1]xf32>) -> !intarsia.tensor<[s0]xf3
 }
 
 // Columns of many rows far apart come in tiles, whose accumulators are in the
-// scratch memory, %arg4: they are cleared, eight rows at once are added to those
-// of a block and the block's to them, and the rest of the kernel reads them.
+// scratch memory, %arg4: they are cleared, row by row is added to those of a
+// block and the block's to them, and the rest of the kernel reads them.
 // CHECK-LABEL: func.func @{{k[0-9]+}}_sum_neg
 // CHECK: %[[TILE:.+]] = arith.constant 1024 : i64
 // CHECK: scf.for %[[AT:.+]] = %{{.+}} to %{{.+}} step %[[TILE]]
 // CHECK:   scf.for
 // CHECK:     llvm.getelementptr %arg4
 // CHECK:     llvm.store
-// CHECK:   %[[BLOCK:.+]] = arith.constant 512 : i64
+// CHECK:   %[[BLOCK:.+]] = arith.constant 64 : i64
 // CHECK:   scf.for %{{.+}} to %{{.+}} step %[[BLOCK]]
-// CHECK:     %[[ROWS:.+]] = arith.constant 8 : i64
-// CHECK:     scf.for %{{.+}} to %{{.+}} step %[[ROWS]]
+// CHECK:     %[[ROW:.+]] = arith.constant 1 : i64
+// CHECK:     scf.for %{{.+}} to %{{.+}} step %[[ROW]]
 // CHECK:       scf.for
 // CHECK:         llvm.getelementptr %arg4
 // CHECK:         %[[BEFORE:.+]] = llvm.load
-// CHECK:         %[[SUM:.+]] = scf.for
-// CHECK:         %[[AFTER:.+]] = arith.addf %[[BEFORE]], %[[SUM]]
+// CHECK-COUNT-4: llvm.intr.prefetch
+// CHECK:         %[[ELEMENT:.+]] = llvm.load
+// CHECK:         %[[AFTER:.+]] = arith.addf %[[BEFORE]], %[[ELEMENT]]
 // CHECK:         llvm.store %[[AFTER]]
 // CHECK:     llvm.getelementptr %arg4
 // CHECK:     llvm.getelementptr %arg4

@@ -209,3 +209,18 @@ func.func @sums_beside(%x: !tall, %y: !tall) -> !sums {
   %1 = intarsia.call "aten::sum.dim_IntList"(self = %0, dim = [0], keepdim = false, dtype = none) : (!tall) -> !sums
   return %1 : !sums
 }
+
+// Of many rows far apart, lanes run along the result, and what lies across the
+// rows is packed.
+// CHECK-LABEL: func.func @wide_sums_across
+// CHECK: columns
+// CHECK-SAME: packs = #intarsia.expr<"64">
+// CHECK-SAME: tiles
+!wide = !intarsia.tensor<[4096, 1024]xf32>
+!wide_across = !intarsia.tensor<[4096, 1024]xf32, strides = [1, 4096]>
+!wide_sums = !intarsia.tensor<[1024]xf32>
+func.func @wide_sums_across(%x: !wide_across, %y: !wide) -> !wide_sums {
+  %0 = intarsia.call "aten::mul.Tensor"(self = %x, other = %y) : (!wide_across, !wide) -> !wide
+  %1 = intarsia.call "aten::sum.dim_IntList"(self = %0, dim = [0], keepdim = false, dtype = none) : (!wide) -> !wide_sums
+  return %1 : !wide_sums
+}

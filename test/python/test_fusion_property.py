@@ -41,9 +41,14 @@ M = "values((7, 5), 'float32', 1)"
 V = "values((5,), 'float32', 2)"
 
 PINNED = {
-    # Columns in tiles of 1024, whole and not, their rows in blocks of 512, whole and not.
+    # Columns in tiles of 1024, whole and not, their rows in blocks of 64 and 4096, whole
+    # and not; operands that lie across them, packed 64 rows at a time.
     "columns_in_tiles": (
-        ["values((1100, 1060), 'float32', 1)", "values((1100, 1060), 'int32', 2)"],
+        [
+            "values((1100, 1060), 'float32', 1)",
+            "values((1100, 1060), 'int32', 2)",
+            "values((1060, 1100), 'float32', 3)",
+        ],
         [
             "y = (x0 * 2).sum(0)",
             "z = x1.sum(0) + 1",
@@ -51,8 +56,11 @@ PINNED = {
             "v = (x0 - x0.mean(0)).abs().sum(0)",
             "u = x1[:, :70].argmax(0)",
             "t = (x0 > 1.5).any(0)",
+            "s = (x0 - x2.t()).abs().sum(0)",
+            "r = (x0[:, 7:77] * x2.t()[:, 7:77].double()).amax(0)",
+            "q = x0.repeat(5, 1)[9:].sum(0)",
         ],
-        ["y", "z", "w", "v", "u", "t"],
+        ["y", "z", "w", "v", "u", "t", "s", "r", "q"],
     ),
     # Where the input begins in its storage is a symbol that no size has.
     "write_of_an_input_with_an_offset": (
@@ -84,6 +92,17 @@ PINNED = {
             "z = torch.cat([y.t(), y.t()[3:]], 0).exp()",
         ],
         ["y", "z"],
+    ),
+    # A table so large that its rows are asked for ahead, up to the last one.
+    "rows_of_a_table": (
+        ["values((3000, 100), 'float32', 1)", "values((40,), 'int64', 2)"],
+        [
+            "i = x1.abs() % 3000",
+            "y = torch.nn.functional.layer_norm(x0[i] * 2, (100,))",
+            "z = torch.nn.functional.embedding(i.view(8, 5), x0) + 1",
+            "w = torch.cat([x0[i[3:]], x0[i[:3]]], 0)",
+        ],
+        ["y", "z", "w"],
     ),
     # Operands that lie across the rows: whole squares of 16, rests of both sides, rows
     # of several dimensions, several passes over a row, one operand both ways.
