@@ -77,7 +77,8 @@ Lowered lowerRange(graph::CallOp call, KernelBuilder &kernel) {
   std::optional<SymExpr> step = integerArgument(call, "step", 1);
   DType dtype = resultDType(call);
   bool isWide = isInteger(dtype) || dtype == DType::F32 || dtype == DType::F64;
-  if (!start || !step || !isWide || !isPlainMemory(call))
+  if (!start || !step || !isWide || !isPlainMemory(call) ||
+      resultSizes(call).size() != 1)
     return failure();
   return SmallVector<Tensor>{computeAt(
       kernel, {}, resultSizes(call), dtype,

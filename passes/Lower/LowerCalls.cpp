@@ -198,6 +198,24 @@ bool readByKernelsAlone(Value value, bool &hasViews) {
          });
 }
 
+/// Whether numbers stand where the operator takes tensors, as autograd writes
+/// conj(2j): nothing that a kernel would be for.
+bool isOfNumbers(graph::CallOp call) {
+  return llvm::none_of(call.getInputs().getTypes(),
+                       llvm::IsaPred<graph::TensorType>) &&
+         call.getSchema().value_or("").split('(').second.starts_with("Tensor");
+}
+
+/// The calls that might become kernels.
+SmallVector<graph::CallOp> callsOf(func::FuncOp function) {
+  SmallVector<graph::CallOp> calls;
+  function.walk([&](graph::CallOp call) {
+    if (!isOfNumbers(call))
+      calls.push_back(call);
+  });
+  return calls;
+}
+
 class LowerCalls final : public intarsia::impl::LowerCallsBase<LowerCalls> {
 public:
   using LowerCallsBase::LowerCallsBase;
@@ -217,26 +235,17 @@ public:
       // Autocast acts on the operators, not on what kernels do instead.
       if (function->hasAttr(autocastAttrName))
         continue;
-      SmallVector<graph::CallOp> calls;
-      function.walk([&](graph::CallOp call) { calls.push_back(call); });
-      for (graph::CallOp call : calls)
+      for (graph::CallOp call : callsOf(function))
         if (!lower::addRowsOfEmbedding(call))
           lower::takeApart(call);
-      calls.clear();
-      if (llvm::is_contained(targets, "cuda")) {
-        function.walk([&](graph::CallOp call) { calls.push_back(call); });
-        llvm::for_each(calls, foldEpilogue);
-        calls.clear();
-      }
-      function.walk([&](graph::CallOp call) { calls.push_back(call); });
-      for (graph::CallOp call : calls)
+      if (llvm::is_contained(targets, "cuda"))
+        llvm::for_each(callsOf(function), foldEpilogue);
+      for (graph::CallOp call : callsOf(function))
         if (!call.getEffectful() && call.isPure() && !call.use_empty() &&
             (emulated || lower::hasFewLongRows(call)) &&
             hasKernelTypes(call, targets))
           lower::splitLongRows(call);
-      calls.clear();
-      function.walk([&](graph::CallOp call) { calls.push_back(call); });
-      for (graph::CallOp call : calls) {
+      for (graph::CallOp call : callsOf(function)) {
         if (call.getEffectful())
           continue;
         if (std::string twin = lower::functionalTwin(call); !twin.empty())
@@ -245,8 +254,7 @@ public:
           lower(call);
       }
       // From the last, so that the readers are kernels already.
-      calls.clear();
-      function.walk([&](graph::CallOp call) { calls.push_back(call); });
+      SmallVector<graph::CallOp> calls = callsOf(function);
       for (graph::CallOp call : llvm::reverse(calls))
         lowerChangingView(call);
     }

@@ -706,7 +706,7 @@ void registerPointwise(LoweringTable &table) {
   table.add("aten::logit", unary<[](Call call, S x) { return logit(call, x); }>);
   table.add("aten::logit_backward", pointwise<[](Call call, S grad, S x) { return logitBackward(call, grad, x); }, "grad_output", "self">);
   table.add("aten::celu", unary<[](Call call, S x) { Scalar alpha = number(call, "alpha", x); return select(x <= 0.0, expm1(x * (x.constant(1.0 / call.floatArg("alpha").value_or(1.0)))) * alpha, x); }>);
-  table.add("aten::native_dropout_backward", pointwise<[](Call call, S grad, S mask) { return grad * (mask * number(call, "scale", grad)).roundedTo(resultDType(call)); }, "grad_output", "mask">);
+  table.add("aten::native_dropout_backward", pointwise<[](Call call, S grad, S mask) { return grad * mask * number(call, "scale", grad); }, "grad_output", "mask">);
 
   // Comparisons and limits.
   add({"aten::eq.Tensor", "aten::eq.Scalar"}, comparison<[](S a, S b) { return a == b; }>);

@@ -162,8 +162,12 @@ private:
     bool isWrittenBack = !roots.empty() && llvm::all_of(roots, [&](Value root) {
       return writtenBack.contains(root);
     });
-    bool overlaps = llvm::any_of(call.getInputs(), [&](Value operand) {
-      return operand != self && storage.mayShare(operand, self);
+    bool overlaps = llvm::any_of(call.getArgNames(), [&](Attribute attribute) {
+      StringRef name = cast<StringAttr>(attribute).getValue();
+      return name != "self" && // t.scatter(0, i, t) reads t a second time
+             llvm::any_of(call.operandList(name), [&](Value operand) {
+               return operand && storage.mayShare(operand, self);
+             });
     });
     bool mayReuse = (isWrittenBack && !leaves(call.getOutputs().front())) ||
                     (own && isOwn(self));

@@ -146,6 +146,11 @@ def _native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
     return x * mask * (0.0 if keep == 0 else 1.0 / keep), mask
 
 
+def _native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Any:
+    # The CPU's kernel; the fake promises contiguous results whatever the strides.
+    return grad * mask * scale if grad.device.type == "cpu" else NotImplemented
+
+
 _inside_embedding_bag = threading.local()
 
 
@@ -259,6 +264,7 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.constant_pad_nd.default: _constant_pad_nd,
         aten._native_batch_norm_legit_functional.default: _batch_norm,
         aten.native_dropout.default: _native_dropout,
+        aten.native_dropout_backward.default: _native_dropout_backward,
         aten.native_group_norm_backward.default: _native_group_norm_backward,
         aten.native_layer_norm.default: _native_layer_norm,
         aten.native_layer_norm_backward.default: _native_layer_norm_backward,

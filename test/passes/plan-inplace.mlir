@@ -284,3 +284,14 @@ func.func @update_of_own(%x: !mat, %i: !intarsia.tensor<[1]xi64>, %row: !intarsi
     : (!mat, !intarsia.tensor<[1]xi64>, !intarsia.tensor<[1, 8]xf32>) -> !mat
   return %1, %3, %4, %5 : !mat, !mat, !mat, !mat
 }
+
+// An update that reads its own tensor a second time makes a new one.
+// OWN-LABEL: func.func @update_with_itself
+// OWN-NOT: intarsia.reuse
+// OWN: return
+func.func @update_with_itself(%x: !mat, %i: !intarsia.tensor<[4, 8]xi64>) -> !mat {
+  %0 = intarsia.call "aten::mm"(self = %x, mat2 = %x) : (!mat) -> !mat
+  %1 = intarsia.call "aten::scatter_add"(self = %0, dim = 1, index = %i, src = %0)
+    : (!mat, !intarsia.tensor<[4, 8]xi64>) -> !mat
+  return %1 : !mat
+}

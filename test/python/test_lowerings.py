@@ -1522,3 +1522,32 @@ def test_gradients_of_tied_embeddings(compile_with, fuse, padding, words, shape,
     assert torch.equal(got, want)
     plans = "".join(c.program.plan_text for c in compilations)
     assert ("embedding_dense_backward" not in plans) == (fuse and is_folded)
+
+
+@pytest.mark.parametrize("fuse", [True, False], ids=["fused", "calls"])
+def test_strides_of_gradients_of_dropout(fuse):
+    """PyTorch's fake of its gradient says contiguous; the kernel keeps the strides."""
+
+    def f(x):
+        return x.sin() * torch.nn.functional.dropout(x.t(), 0.3).t()
+
+    x = torch.randn(4, 6, requires_grad=True)
+    gradients = []
+    for run in (f, torch.compile(f, backend="intarsia", options={"fuse": fuse})):
+        torch.manual_seed(0)
+        gradients += torch.autograd.grad(run(x).sum(), x)
+    torch.testing.assert_close(gradients[1], gradients[0], check_stride=True)
+
+
+@pytest.mark.parametrize("fuse", [True, False], ids=["fused", "calls"])
+def test_gradients_of_products_with_numbers(fuse):
+    """Autograd takes the conjugate of the number, a call without a tensor."""
+
+    def f(x):
+        return torch.view_as_real(torch.fft.rfft(x) * 2j)
+
+    x = torch.randn(4, 6, requires_grad=True)
+    compiled = torch.compile(f, backend="intarsia", options={"fuse": fuse})
+    weights = torch.randn(4, 4, 2)
+    got, want = (torch.autograd.grad((run(x) * weights).sum(), x) for run in (compiled, f))
+    torch.testing.assert_close(got, want)

@@ -137,6 +137,32 @@ def test_mutation_in_training(check):
     check(f, [torch.randn(3, requires_grad=True), torch.zeros(3)], training=True)
 
 
+UPDATES_WITH_THEMSELVES = {
+    "masked_scatter": lambda t, i: t.masked_scatter(t > 0, t),
+    "scatter": lambda t, i: t.scatter(1, i, t),
+    "scatter_add": lambda t, i: t.scatter_add(1, i, t),
+    "scatter_reduce": lambda t, i: t.scatter_reduce(1, i, t, "amax"),
+    "index_add": lambda t, i: t.index_add(0, i[0], t),
+    "index_copy": lambda t, i: t.index_copy(0, i[0], t),
+    "index_put": lambda t, i: t.index_put((i[0],), t),
+    "scatter at itself": lambda t, i: (i % 4).scatter(0, i % 4, 1),
+    "index_fill at itself": lambda t, i: i[0].add(0).index_fill(0, i[0].add(0), 7),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES_WITH_THEMSELVES)
+def test_updates_with_themselves(check, name):
+    update = UPDATES_WITH_THEMSELVES[name]
+
+    def f(x, i):
+        made = update(x * 2, i)
+        if made.dtype == x.dtype:
+            x.copy_(update(x, i))
+        return made
+
+    check(f, [torch.randn(4, 4), torch.tensor([[1, 2, 3, 0]] * 4)])
+
+
 def test_result_is_not_reused_memory(compile_with):
     """What a call returned keeps its value when the function is called again."""
     f = compile_with(lambda x: ops.scaled_tanh(x + 1, 2.0) + 1)
