@@ -263,44 +263,86 @@ def _srepr(expr: sympy.Expr) -> int | str:
     return sympy.srepr(expr)
 
 
-_known: weakref.WeakKeyDictionary[Any, tuple[int, dict[Any, Any]]] = weakref.WeakKeyDictionary()
-
-
-def _known_quotients(shape_env: Any) -> dict[Any, Any]:
+class _Quotients:
     """What the guards say that rounded quotients are equal to.
 
-    A program that halves sizes (an associative scan) holds two expressions for one
-    size, which are equal for those sizes alone that its guards admit; in the end that
-    may be a single one.
+    A program that halves sizes (an associative scan, an image that is halved and doubled)
+    holds two expressions for one size, which are equal for those sizes alone that its
+    guards admit; in the end that may be a single one.
     """
-    count, known = _known.get(shape_env, (-1, {}))
-    if count == len(shape_env.guards):
-        return known
-    known = {}
-    for guard in shape_env.guards:
-        # A symbol in it may have become a number since.
-        equation = shape_env.replace(guard.expr)
-        if not isinstance(equation, sympy.Eq) or not equation.has(FloorDiv):
-            continue
-        rest = sympy.expand((equation.lhs - equation.rhs).xreplace(known))
+
+    def __init__(self, shape_env: Any) -> None:
+        self._solved: dict[sympy.Expr, sympy.Expr] = {}
+        # A quotient that has no rest: the divisor, and what that many are.
+        self._exact: dict[sympy.Expr, tuple[int, sympy.Expr]] = {}
+        self._rewritten: dict[sympy.Expr, sympy.Expr] = {}
+        for guard in shape_env.guards:
+            # A symbol in it may have become a number since.
+            equation = shape_env.replace(guard.expr)
+            if isinstance(equation, sympy.Eq) and equation.has(FloorDiv):
+                self._learn(equation)
+
+    def _learn(self, equation: sympy.Eq) -> None:
+        rest = sympy.expand((equation.lhs - equation.rhs).xreplace(self._solved))
         for term in sorted(rest.as_ordered_terms(), key=sympy.count_ops, reverse=True):
             coefficient, unknown = term.as_coeff_Mul()
             others = rest - term
-            if abs(coefficient) != 1 or others.has(unknown):
-                continue
-            if isinstance(unknown, FloorDiv) or (unknown.is_Symbol and others.is_Integer):
-                solved = {unknown: -others * coefficient}
-                known = {key: value.xreplace(solved) for key, value in known.items()} | solved
-                break
-    _known[shape_env] = (len(shape_env.guards), known)
-    return known
+            if abs(coefficient) == 1:
+                if others.has(unknown):
+                    continue
+                if isinstance(unknown, FloorDiv) or (unknown.is_Symbol and others.is_Integer):
+                    solved = {unknown: -others * coefficient}
+                    known = {key: v.xreplace(solved) for key, v in self._solved.items()}
+                    self._solved = known | solved
+                    return
+            elif isinstance(unknown, FloorDiv) and coefficient.is_Integer:
+                if not others.has(FloorDiv):
+                    value = -others * sympy.sign(coefficient)
+                    self._exact[unknown] = (abs(int(coefficient)), value)
+                    return
+
+    def _multiplied(self, product: sympy.Mul) -> sympy.Expr:
+        """``2 * (s // 2)`` as ``s``."""
+        coefficient, rest = product.as_coeff_Mul()
+        if not coefficient.is_Integer:
+            return product
+        for factor in sympy.Mul.make_args(rest):
+            base, power = factor.as_base_exp()
+            divisor, value = self._exact.get(base, (0, None))
+            while divisor and coefficient % divisor == 0 and power.is_Integer and power > 0:
+                coefficient, power = coefficient / divisor, power - 1
+                rest = rest / base * value
+        return coefficient * rest
+
+    def put_into(self, expr: sympy.Expr, shape_env: Any) -> sympy.Expr:
+        if not self._solved and not expr.has(FloorDiv):
+            return expr
+        if (known := self._rewritten.get(expr)) is not None:
+            return known
+        result = expr.xreplace(self._solved)
+        numbers = {}
+        for quotient in result.atoms(FloorDiv):
+            bounds = shape_env.bound_sympy(quotient)
+            if bounds.is_int and bounds.is_singleton():
+                numbers[quotient] = bounds.lower
+        result = result.xreplace(numbers)
+        if self._exact and result.has(*self._exact):
+            result = result.replace(lambda e: e.is_Mul, self._multiplied)
+        self._rewritten[expr] = result
+        return result
+
+
+_quotients: weakref.WeakKeyDictionary[Any, tuple[int, _Quotients]] = weakref.WeakKeyDictionary()
 
 
 def _expr(value: torch.SymInt | torch.SymFloat | torch.SymBool) -> sympy.Expr:
     """The expression of a number, with what is known of it put in."""
-    expr = value.node.expr
-    known = _known_quotients(value.node.shape_env)
-    return expr.xreplace(known) if known else expr
+    shape_env = value.node.shape_env
+    count, quotients = _quotients.get(shape_env, (-1, None))
+    if quotients is None or count != len(shape_env.guards):
+        count, quotients = len(shape_env.guards), _Quotients(shape_env)
+        _quotients[shape_env] = count, quotients
+    return quotients.put_into(value.node.expr, shape_env)
 
 
 def _float_expr(value: torch.SymFloat) -> str:

@@ -13,6 +13,7 @@ import functools
 import math
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -807,3 +808,43 @@ def test_an_element_is_set_in_place(compile_with) -> None:
             x = torch.arange(6.0)
             assert compiled(x, n) is x
             assert_same(x, put(torch.arange(6.0), n))
+
+
+def _doubled(x: torch.Tensor) -> torch.Tensor:
+    """The second is as large as the first if nothing is left of the halves."""
+    halved = torch.nn.functional.avg_pool2d(x, 2)
+    doubled = torch.nn.functional.interpolate(halved, scale_factor=2.0, mode="bilinear")
+    return torch.cat([x.exp(), doubled], 1) * 2
+
+
+def _tripled(x: torch.Tensor) -> torch.Tensor:
+    """Two quotients, a square of one, and what is no multiple."""
+    flat = x[0, 0]
+    rows = flat.unflatten(0, (-1, 3)).sum(1)
+    part = torch.stack([rows] * 3, 1).flatten(0, 1)
+    across = flat.unflatten(1, (-1, 3)).sum(2)
+    return part + flat + torch.stack([across] * 3, 2).flatten(1) + rows.sum()
+
+
+def _thinned(x: torch.Tensor) -> torch.Tensor:
+    """One row, of all the sizes that the guards admit."""
+    thin = x[..., ::32, :]
+    if thin.shape[-2] <= 1:
+        return thin.exp() + x.new_ones(1, x.shape[-1])
+    return thin * 3
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("function", [_doubled, _tripled, _thinned])
+def test_sizes_that_guards_make_equal(check, fuse, function, training: bool) -> None:
+    """Rounded quotients are what the guards say of them; nothing stays a call for them."""
+    sizes = [(30, 18), (24, 12), (18, 30)]
+    calls = [(torch.randn(2, 3, h, w, requires_grad=training),) for h, w in sizes]
+    with intarsia.record_compilations() as compilations:
+        check(function, *calls, training=training, dynamic=True)
+    assert len(compilations) == 1 + training
+    if fuse:
+        left = {"aten::cat", "aten::mul.Tensor", "aten::add.Tensor", "aten::sum.dim_IntList"}
+        for compilation in compilations:
+            called = re.findall(r"\bcall ([\w:.]+)\(", compilation.program.plan_text)
+            assert not left & set(called)
