@@ -14,6 +14,7 @@
 #include "passes/Passes.h"
 #include "passes/Plan/Reuse.h"
 #include "passes/Plan/Storage.h"
+#include "passes/Plan/Views.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "llvm/ADT/DenseSet.h"
@@ -207,15 +208,28 @@ private:
                       DenseI64ArrayAttr::get(kernel.getContext(), apart));
   }
 
+  /// What `value` shows through strided views, or itself.
+  static Value viewed(Value value) {
+    while (auto call = value.getDefiningOp<graph::CallOp>()) {
+      std::optional<StridedView> view = stridedView(call);
+      if (!view)
+        break;
+      value = view->source;
+    }
+    return value;
+  }
+
   /// A result takes over the tensor of an operator of PyTorch's that the kernel
-  /// is the last to read.
+  /// is the last to read, be it through a view.
   void decideOver(graph::KernelOp kernel) {
     kernel->removeAttr(overAttrName);
     SmallVector<int64_t> over(kernel->getNumResults(), -1);
     if (!reuse || kernel->hasAttr(intoAttrName))
       return;
     for (auto [index, input] : llvm::enumerate(kernel.getInputs())) {
-      if (!input.getDefiningOp<graph::CallOp>() || !isOwn(input) ||
+      Value made = viewed(input);
+      if (!made.getDefiningOp<graph::CallOp>() || !isOwn(made) ||
+          storage.roots(input) != Storage::Roots{made} ||
           storage.laterReader(kernel, input) || !hasOneLoop(kernel, input) ||
           !isReadInPlace(kernel.getInputArguments()[index]))
         continue;

@@ -203,3 +203,46 @@ func.func @main(%x: !vec {intarsia.name = "x", intarsia.kind = "user"}) -> (!vec
   }
   return %0, %1, %2, %3, %returned : !vec, !vec, !vec, !vec, !vec
 }
+
+// -----
+
+// A view of it is as good: not where another part of it is read later.
+
+!vec = !intarsia.tensor<[8]xf32>
+!rows = !intarsia.tensor<[2, 4]xf32>
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+
+// CHECK: func main
+// CHECK: %[[MADE:[0-9]+]] = call aten::sort
+// CHECK: %[[VIEW:[0-9]+]] = view %[[MADE]]
+// CHECK: = alloc f32[2, 4] strides [4, 1] over %[[VIEW]]
+// CHECK-NOT: over %
+// CHECK: return
+func.func @main(%x: !vec {intarsia.name = "x", intarsia.kind = "user"}) -> (!rows, !rows, !vec) {
+  %made = intarsia.call "aten::sort"(self = %x) : (!vec) -> !vec
+  %view = intarsia.call "aten::view"(self = %made, size = [2, 4]) {views = array<i64: 0>} : (!vec) -> !rows
+  %0 = intarsia.kernel(%view) ops ["aten::neg"] decisions {symbol = "k", domain = 8 : i64} : (!rows) -> !rows {
+  ^bb0(%a: tensor<2x4xf32>):
+    %e = tensor.empty() : tensor<2x4xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%a : tensor<2x4xf32>) outs(%e : tensor<2x4xf32>) {
+    ^bb0(%p: f32, %o: f32):
+      %s = arith.negf %p : f32
+      linalg.yield %s : f32
+    } -> tensor<2x4xf32>
+    intarsia.yield %r : tensor<2x4xf32>
+  }
+  %again = intarsia.call "aten::sort"(self = %x) : (!vec) -> !vec
+  %other = intarsia.call "aten::view"(self = %again, size = [2, 4]) {views = array<i64: 0>} : (!vec) -> !rows
+  %1 = intarsia.kernel(%other) ops ["aten::neg"] decisions {symbol = "k", domain = 8 : i64} : (!rows) -> !rows {
+  ^bb0(%a: tensor<2x4xf32>):
+    %e = tensor.empty() : tensor<2x4xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%a : tensor<2x4xf32>) outs(%e : tensor<2x4xf32>) {
+    ^bb0(%p: f32, %o: f32):
+      %s = arith.negf %p : f32
+      linalg.yield %s : f32
+    } -> tensor<2x4xf32>
+    intarsia.yield %r : tensor<2x4xf32>
+  }
+  return %0, %1, %again : !rows, !rows, !vec
+}

@@ -213,7 +213,8 @@ struct TorchApi {
   const void *(*storage)(TensorImpl *tensor);
   int64_t (*storageUseCount)(TensorImpl *tensor);
   /// Whether the caller's reference is the only one to the tensor and its
-  /// storage, and the tensor has these sizes and strides and no lazy bits.
+  /// storage, and the tensor has these sizes and strides, no lazy bits, and all
+  /// of the storage.
   bool (*isHeldOnce)(TensorImpl *tensor, int64_t dim, const int64_t *sizes,
                      const int64_t *strides);
   int64_t (*storageBytes)(TensorImpl *tensor);

@@ -199,14 +199,18 @@ int64_t storageUseCount(TensorImpl *tensor) {
   return impl->has_storage() ? int64_t(impl->unsafe_storage().use_count()) : 0;
 }
 
-bool isHeldOnce(TensorImpl *tensor, int64_t dim, const int64_t *sizes,
-                const int64_t *strides) {
+bool isHeldOnce(TensorImpl *tensor, int64_t dim, const int64_t *sizesData,
+                const int64_t *stridesData) {
   c10::TensorImpl *impl = unwrap(tensor);
+  c10::IntArrayRef sizes(sizesData, size_t(dim)),
+      strides(stridesData, size_t(dim));
   return impl->has_storage() && !hasLazyBits(impl) &&
          impl->unsafe_storage().use_count() == 1 &&
          c10::raw::intrusive_ptr::use_count(impl) == 1 &&
-         impl->sizes() == c10::IntArrayRef(sizes, size_t(dim)) &&
-         impl->strides() == c10::IntArrayRef(strides, size_t(dim));
+         impl->sizes() == sizes && impl->strides() == strides &&
+         impl->storage_offset() == 0 &&
+         impl->unsafe_storage().nbytes() ==
+             at::detail::computeStorageNbytes(sizes, strides, impl->itemsize());
 }
 
 int64_t storageBytes(TensorImpl *tensor) {

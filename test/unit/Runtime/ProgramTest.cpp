@@ -243,6 +243,42 @@ TEST_F(ProgramTest, ATensorIsTakenOverWhenNobodyElseHoldsIt) {
   EXPECT_FALSE(run(false, {"1"}));
 }
 
+TEST_F(ProgramTest, AViewIsTakenOverWhenItIsAllOfItsStorage) {
+  // x -> its copy -> a view, which is left alone -> the same tensor, or
+  // another.
+  auto run = [&](std::vector<std::string> sizes,
+                 std::vector<std::string> strides, const char *offset) {
+    B f("forward");
+    f.input("x", 0, f.spec({"4"}, {"1"}));
+    Step &clone = f.step(Step::Kind::Clone);
+    clone.source = 0;
+    clone.slot = f.grow(1);
+    Step &view = f.step(Step::Kind::View);
+    view.source = 1;
+    view.slot = f.grow(2);
+    view.spec = f.spec(sizes, strides);
+    view.offset = f.expr(offset);
+    f.step(Step::Kind::Free).slots = {1};
+    Step &alloc = f.step(Step::Kind::Alloc);
+    alloc.source = 2;
+    alloc.slot = f.grow(3);
+    alloc.spec = f.spec(sizes, strides);
+    f.output(2);
+    f.output(3);
+    auto p = program({f.function});
+    Tensor x = iota({4});
+    Value input = Value::of(x.get()), outputs[2];
+    p->run(&input, 1, outputs, 2);
+    bool isSame = outputs[0].tensor == outputs[1].tensor;
+    for (Value &output : outputs)
+      release(output);
+    return isSame;
+  };
+  EXPECT_TRUE(run({"2", "2"}, {"2", "1"}, "0"));
+  EXPECT_FALSE(run({"2"}, {"1"}, "0"));
+  EXPECT_FALSE(run({"2"}, {"1"}, "2"));
+}
+
 TEST_F(ProgramTest, KernelsAndArena) {
   for (bool parallel : {false, true}) {
     auto p = kernelProgram(parallel);
