@@ -350,7 +350,7 @@ static void checkTargets(const OfflineOptions &options) {
   for (const std::string &arch : archs)
     if (!isKnownArch(arch))
       usageError("unknown CUDA architecture '" + arch +
-                 "'; it is a name such as sm_80 or sm_90");
+                 "'; it is a name such as sm_80 or sm_90, sm_70 or later");
   try {
     for (const std::string &cpu : options.cpus)
       resolveTarget({cpu, options.compile.features});

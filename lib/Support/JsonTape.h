@@ -8,7 +8,7 @@
 // A JSON text parsed into one array: a value is followed by its members, and
 // knows where the next one stands. Reading an artifact's plan, or the graph
 // that Python hands over, is mostly reading JSON, and a tree of maps and
-// strings takes ten times as long to build and a hundred times the memory.
+// strings takes many times as long to build.
 //
 //===----------------------------------------------------------------------===//
 

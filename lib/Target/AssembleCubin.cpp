@@ -39,7 +39,9 @@ bool intarsia::isKnownArch(StringRef arch) {
   const Target *target = TargetRegistry::lookupTarget(triple, error);
   std::unique_ptr<MCSubtargetInfo> subtarget(
       target ? target->createMCSubtargetInfo(triple, "", "") : nullptr);
-  return subtarget && archNumber(arch) && subtarget->isCPUStringValid(arch);
+  // Below sm_70 LLVM has no shuffles that name their threads, and would abort.
+  return subtarget && archNumber(arch) >= 70 &&
+         subtarget->isCPUStringValid(arch);
 }
 
 int intarsia::archNumber(StringRef arch) {

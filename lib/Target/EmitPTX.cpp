@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "intarsia/Target/Cubin.h"
 #include "intarsia/Target/PTX.h"
 #include "lib/Target/LLVMModule.h"
 
@@ -16,7 +17,6 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
-#include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
@@ -48,11 +48,9 @@ static std::unique_ptr<TargetMachine>
 createTargetMachine(const std::string &arch) {
   const Target &target = lookupNVPTX();
   Triple triple(tripleText);
-  std::unique_ptr<MCSubtargetInfo> subtarget(
-      target.createMCSubtargetInfo(triple, "", ""));
-  if (!StringRef(arch).starts_with("sm_") || !subtarget->isCPUStringValid(arch))
+  if (!intarsia::isKnownArch(arch))
     throw TargetError("unknown CUDA architecture '" + arch +
-                      "'; it is a name such as sm_80 or sm_90");
+                      "'; it is a name such as sm_80 or sm_90, sm_70 or later");
   llvm::TargetOptions options;
   // Only an explicit llvm.fma becomes a fused multiply-add; the others get the
   // suffix .rn, which keeps ptxas from making one of them.

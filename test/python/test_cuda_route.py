@@ -84,6 +84,10 @@ def test_several_gpus(exported):
         (("--target", "cuda", "--cpu", "x86-64-v2,x86-64-v3", "-o", "x"), "takes one --cpu"),
         (("--emit=ptx",), "--emit=ptx needs --target cuda"),
         (("--target", "cuda", "--emit=ptx", "--arch", "sm_1"), "unknown CUDA architecture 'sm_1'"),
+        (
+            ("--target", "cuda", "--emit=ptx", "--arch", "sm_60"),
+            "it is a name such as sm_80 or sm_90, sm_70 or later",
+        ),
         (("--target", "cuda", "--emit=ptx", "--no-fuse"), "every node is a call"),
         (("--target", "tpu", "--emit=fused"), 'the target is "cpu" or "cuda", not "tpu"'),
     ],
