@@ -29,6 +29,10 @@ from torch._functorch import config as functorch_config
 
 console = Console()
 
+#: Models of which only the first dimension of every input is unknown where sizes are:
+#: PyTorch takes minutes to trace them where all are.
+ONLY_BATCH = {"swin"}
+
 
 def deliberate_calls() -> set[str]:
     """What the lowering table lists beside kernels: views and library calls."""
@@ -59,7 +63,7 @@ class Share:
         return 1 - self.left.total() / self.nodes if self.nodes else 1.0
 
 
-def measure(make: Any, dynamic: bool, deliberate: set[str]) -> Share:
+def measure(make: Any, dynamic: bool, deliberate: set[str], only_batch: bool = False) -> Share:
     import intarsia
     from intarsia import backend
 
@@ -75,6 +79,9 @@ def measure(make: Any, dynamic: bool, deliberate: set[str]) -> Share:
     torch.manual_seed(0)
     torch._dynamo.reset()
     module, inputs = make()
+    if dynamic and only_batch:
+        for x in inputs.values():
+            torch._dynamo.mark_dynamic(x, 0)
     start = time.perf_counter()
     with (
         # What PyTorch's cache has would not be compiled.
@@ -83,7 +90,8 @@ def measure(make: Any, dynamic: bool, deliberate: set[str]) -> Share:
         intarsia.record_compilations() as compilations,
     ):
         try:
-            compiled = torch.compile(module, backend="intarsia", dynamic=dynamic)
+            unknown = None if dynamic and only_batch else dynamic
+            compiled = torch.compile(module, backend="intarsia", dynamic=unknown)
             loss = models.loss_of(compiled(**inputs))
             if loss.requires_grad:
                 loss.backward()
@@ -117,12 +125,15 @@ def bench_share(arguments: Any) -> list[dict]:
     warnings.simplefilter("ignore")
     for name, make in models.MODELS.items():
         for dynamic in (False, True):
-            share = measure(make, dynamic, deliberate)
+            only_batch = name in ONLY_BATCH
+            share = measure(make, dynamic, deliberate, only_batch)
             total.nodes += share.nodes
             total.left += share.left
             total.calls += share.calls
             left = ", ".join(f"{op} x{count}" for op, count in share.left.most_common())
-            sizes = "dynamic" if dynamic else "static"
+            sizes = "static"
+            if dynamic:
+                sizes = "dynamic batch" if only_batch else "dynamic"
             console.print(
                 f"{name}, {sizes}: {share.kernels:.1%} of {share.nodes} nodes",
                 share.problem or (left and f"(left: {left})"),
