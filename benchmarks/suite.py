@@ -306,15 +306,17 @@ def bench(
     are_kernels: bool,
 ) -> list[dict]:
     warnings.simplefilter("ignore")
+    wanted = [name for name in programs if not arguments.only or arguments.only in name]
+    if not wanted:
+        raise SystemExit(f"no name has {arguments.only!r}; there are {', '.join(programs)}")
     rows = []
-    for name, make in programs.items():
-        if not arguments.only or arguments.only in name:
-            try:
-                rows.append(measure(name, make, arguments, interleaved, are_kernels))
-            except ModuleNotFoundError as error:
-                console.print(f"{name}: {error}; `./dev conformance programs` installs it")
-                continue
-            console.print(describe(rows[-1]), soft_wrap=True)
+    for name in wanted:
+        try:
+            rows.append(measure(name, programs[name], arguments, interleaved, are_kernels))
+        except ModuleNotFoundError as error:
+            console.print(f"{name}: {error}; `./dev conformance programs` installs it")
+            continue
+        console.print(describe(rows[-1]), soft_wrap=True)
     if rows:
         console.print(table(rows))
     return rows
