@@ -27,7 +27,7 @@ from pathlib import Path
 
 import torch
 from build_operators import operator_library
-from rich.console import Console
+from chart import console
 from rich.table import Table
 
 LONG = 17
@@ -145,7 +145,6 @@ def measure(op: Callable, name: str, rounds: int, peers: bool) -> list[dict]:
 
 def bench_call(arguments: argparse.Namespace) -> list[dict]:
     torch.ops.load_library(operator_library("calls"))
-    console = Console()
     rows = []
     for name, title in (
         ("cpp", "a C++ operator"),

@@ -4,14 +4,20 @@
 # Exceptions. See LICENSE for license information.
 #
 # ===----------------------------------------------------------------------===#
-"""Draws how long each candidate takes for a case, Intarsia's time being 1."""
+"""Shows figures: in tables, and how long each candidate takes for a case as bars,
+Intarsia's time being 1."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from matplotlib import ticker
 from matplotlib.figure import Figure
+from rich.console import Console
+
+#: For tables, which keep their columns where nobody looks on.
+console = Console(width=None if sys.stdout.isatty() else 160)
 
 THICKNESS = 0.18  # of a bar, in inches
 

@@ -27,14 +27,13 @@ from typing import Any
 
 import models
 import torch
-from rich.console import Console
+from chart import console
 from rich.table import Table
 from torch.utils import _pytree as pytree
 
 import intarsia
 
 HERE = Path(__file__).resolve().parent
-console = Console(width=120)
 PEERS = ("bert", "llama", "resnet", "graph network", "recommender")
 
 LOAD = """

@@ -42,10 +42,9 @@ from pathlib import Path
 
 import torch
 from calls import bench_call
-from chart import draw
+from chart import console, draw
 from offline import bench_offline
 from peers import PEERS
-from rich.console import Console
 from rich.table import Table
 from share import bench_share
 from suite import bench_micro, bench_suite
@@ -60,7 +59,6 @@ ENVIRONMENT = {
     "MALLOC_TOP_PAD_": "600000000",
 }
 LONG_CALL = 0.03  # seconds
-console = Console()
 Candidate = Callable[..., torch.Tensor]
 
 

@@ -24,10 +24,8 @@ from unittest import mock
 
 import models
 import torch
-from rich.console import Console
+from chart import console
 from torch._functorch import config as functorch_config
-
-console = Console()
 
 #: Models of which only the first dimension of every input is unknown where sizes are:
 #: PyTorch takes minutes to trace them where all are.

@@ -23,7 +23,6 @@ import ctypes
 import functools
 import itertools
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -32,11 +31,11 @@ from unittest import mock
 
 import torch
 from build_operators import operator_library
+from chart import console
 from lifetimes import lower_bound
 from micro import MICRO
 from peers import FILES, PEERS
 from programs import PROGRAMS, Program, load_operators
-from rich.console import Console
 from rich.table import Table
 from torch._C._profiler import _EventType
 from torch._dynamo.backends.registry import lookup_backend
@@ -46,7 +45,6 @@ from torch._inductor import compile_fx
 import intarsia
 from intarsia import backend
 
-console = Console(width=None if sys.stdout.isatty() else 160)
 Step = Callable[[], list[torch.Tensor]]
 
 
