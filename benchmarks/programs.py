@@ -109,7 +109,9 @@ class Attention(nn.Module):
             value = self.values[:, :, : position + length]
         key = key.repeat_interleave(HEADS // GROUPS, 1)
         value = value.repeat_interleave(HEADS // GROUPS, 1)
-        attended = F.scaled_dot_product_attention(query, key, value, is_causal=length > 1)
+        # The comparison of a symbolic size is none of Python's booleans; a branch on it is.
+        causal = {"is_causal": True} if length > 1 else {}
+        attended = F.scaled_dot_product_attention(query, key, value, **causal)
         return self.out(attended.transpose(1, 2).reshape(batch, length, HIDDEN))
 
 

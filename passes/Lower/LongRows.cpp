@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Lower/LongRows.h"
+#include "passes/Lower/Norms.h"
 #include "passes/Lower/Parts.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -456,17 +457,9 @@ bool splitLongRows(graph::CallOp call) {
   StringRef base = baseOf(call);
   bool isDeviation = base.starts_with("std");
   if (isDeviation || base.starts_with("var")) {
-    double correction = 1;
-    if (std::optional<bool> unbiased = call.boolArg("unbiased"))
-      correction = *unbiased;
-    else if (!call.isNone("correction")) {
-      std::optional<double> given = call.floatArg("correction");
-      if (!given)
-        return false;
-      correction = *given;
-    }
-    return isFloatingPoint(rows->in.getDtype()) &&
-           split.varianceInPieces(correction, isDeviation);
+    std::optional<double> correction = correctionArgument(call);
+    return correction && isFloatingPoint(rows->in.getDtype()) &&
+           split.varianceInPieces(*correction, isDeviation);
   }
   if (call.getOutputs().size() != 1)
     return false;

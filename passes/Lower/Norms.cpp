@@ -30,6 +30,12 @@ SmallVector<int64_t> otherDims(int64_t rank, ArrayRef<int64_t> dims) {
   return others;
 }
 
+std::optional<double> correctionArgument(graph::CallOp call) {
+  if (std::optional<bool> unbiased = call.boolArg("unbiased"))
+    return *unbiased;
+  return call.isNone("correction") ? 1.0 : call.floatArg("correction");
+}
+
 Moments moments(KernelBuilder &kernel, const Tensor &x, ArrayRef<int64_t> dims,
                 DType accumulator) {
   SymExpr count = countOf(x.sizes, dims);

@@ -24,6 +24,10 @@ bool areFloats(llvm::ArrayRef<std::optional<Tensor>> tensors);
 llvm::SmallVector<int64_t> otherDims(int64_t rank,
                                      llvm::ArrayRef<int64_t> dims);
 
+/// What the call of a variance takes off the count of elements: 1 by default.
+/// Nothing where it is not known before the program runs.
+std::optional<double> correctionArgument(graph::CallOp call);
+
 /// With `dims` reduced away.
 struct Moments {
   Tensor mean;

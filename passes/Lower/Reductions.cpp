@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/Lower/Compose.h"
+#include "passes/Lower/Norms.h"
 
 #include <cmath>
 
@@ -240,15 +240,9 @@ Lowered lowerVariance(graph::CallOp call, KernelBuilder &kernel) {
   auto dims = reducedDims(call, *in);
   if (!dims)
     return failure();
-  double correction = 1;
-  if (std::optional<bool> unbiased = call.boolArg("unbiased"))
-    correction = *unbiased;
-  else if (!call.isNone("correction")) {
-    std::optional<double> given = call.floatArg("correction");
-    if (!given)
-      return failure();
-    correction = *given;
-  }
+  std::optional<double> correction = correctionArgument(call);
+  if (!correction)
+    return failure();
   Tensor x = kernel.cast(*in, DType::F64);
   SymExpr count = countOf(x.sizes, *dims);
   Tensor mean =
@@ -262,7 +256,7 @@ Lowered lowerVariance(graph::CallOp call, KernelBuilder &kernel) {
   Tensor variance = compute(kernel, {total}, total.sizes, resultDType(call, 0),
                             [&](ArrayRef<Scalar> v) {
                               Scalar divisor =
-                                  stdMax(exprScalar(count, v[0]) - correction,
+                                  stdMax(exprScalar(count, v[0]) - *correction,
                                          v[0].constant(0.0));
                               Scalar result = v[0] / divisor;
                               return isDeviation ? sqrt(result) : result;
