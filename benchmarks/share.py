@@ -77,7 +77,7 @@ def measure(make: Any, dynamic: bool, deliberate: set[str], only_batch: bool = F
     torch.manual_seed(0)
     torch._dynamo.reset()
     module, inputs = make()
-    if dynamic and only_batch:
+    if only_batch:
         for x in inputs.values():
             torch._dynamo.mark_dynamic(x, 0)
     start = time.perf_counter()
@@ -88,7 +88,7 @@ def measure(make: Any, dynamic: bool, deliberate: set[str], only_batch: bool = F
         intarsia.record_compilations() as compilations,
     ):
         try:
-            unknown = None if dynamic and only_batch else dynamic
+            unknown = None if only_batch else dynamic
             compiled = torch.compile(module, backend="intarsia", dynamic=unknown)
             loss = models.loss_of(compiled(**inputs))
             if loss.requires_grad:
@@ -123,15 +123,13 @@ def bench_share(arguments: Any) -> list[dict]:
     warnings.simplefilter("ignore")
     for name, make in models.MODELS.items():
         for dynamic in (False, True):
-            only_batch = name in ONLY_BATCH
+            only_batch = dynamic and name in ONLY_BATCH
             share = measure(make, dynamic, deliberate, only_batch)
             total.nodes += share.nodes
             total.left += share.left
             total.calls += share.calls
             left = ", ".join(f"{op} x{count}" for op, count in share.left.most_common())
-            sizes = "static"
-            if dynamic:
-                sizes = "dynamic batch" if only_batch else "dynamic"
+            sizes = "dynamic batch" if only_batch else "dynamic" if dynamic else "static"
             console.print(
                 f"{name}, {sizes}: {share.kernels:.1%} of {share.nodes} nodes",
                 share.problem or (left and f"(left: {left})"),

@@ -347,11 +347,8 @@ static void checkTargets(const OfflineOptions &options) {
     usageError("--arch " + archs.front() + " needs --target cuda");
   if (std::string arch = repeated(archs); !arch.empty())
     usageError("--arch names " + arch + " twice");
-  for (const std::string &arch : archs)
-    if (!isKnownArch(arch))
-      usageError("unknown CUDA architecture '" + arch +
-                 "'; it is a name such as sm_80 or sm_90, sm_70 or later");
   try {
+    llvm::for_each(archs, checkArch);
     for (const std::string &cpu : options.cpus)
       resolveTarget({cpu, options.compile.features});
     resolveTarget({options.compile.cpu, options.compile.features});

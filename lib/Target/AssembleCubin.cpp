@@ -28,7 +28,7 @@
 using namespace llvm;
 using namespace intarsia;
 
-bool intarsia::isKnownArch(StringRef arch) {
+void intarsia::checkArch(StringRef arch) {
   static std::once_flag once;
   std::call_once(once, [] {
     LLVMInitializeNVPTXTargetInfo();
@@ -40,8 +40,9 @@ bool intarsia::isKnownArch(StringRef arch) {
   std::unique_ptr<MCSubtargetInfo> subtarget(
       target ? target->createMCSubtargetInfo(triple, "", "") : nullptr);
   // Below sm_70 LLVM has no shuffles that name their threads, and would abort.
-  return subtarget && archNumber(arch) >= 70 &&
-         subtarget->isCPUStringValid(arch);
+  if (!subtarget || archNumber(arch) < 70 || !subtarget->isCPUStringValid(arch))
+    throw TargetError("unknown CUDA architecture '" + arch.str() +
+                      "'; it is a name such as sm_80 or sm_90, sm_70 or later");
 }
 
 int intarsia::archNumber(StringRef arch) {

@@ -48,9 +48,7 @@ static std::unique_ptr<TargetMachine>
 createTargetMachine(const std::string &arch) {
   const Target &target = lookupNVPTX();
   Triple triple(tripleText);
-  if (!intarsia::isKnownArch(arch))
-    throw TargetError("unknown CUDA architecture '" + arch +
-                      "'; it is a name such as sm_80 or sm_90, sm_70 or later");
+  intarsia::checkArch(arch);
   llvm::TargetOptions options;
   // Only an explicit llvm.fma becomes a fused multiply-add; the others get the
   // suffix .rn, which keeps ptxas from making one of them.

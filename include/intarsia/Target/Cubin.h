@@ -29,9 +29,9 @@ std::string findPtxas();
 std::string assembleCubin(const std::string &ptxas, const std::string &ptx,
                           const std::string &arch);
 
-/// Whether kernels can be made for it: a name such as "sm_80" or "sm_90a", of
-/// sm_70 or later.
-bool isKnownArch(llvm::StringRef arch);
+/// Throws a TargetError unless kernels can be made for it: a name such as
+/// "sm_80" or "sm_90a", of sm_70 or later.
+void checkArch(llvm::StringRef arch);
 /// 90 of "sm_90" and of "sm_90a"; 0 for what is no such name.
 int archNumber(llvm::StringRef arch);
 /// Whether code for it runs on no GPU that came later: "sm_90a", "sm_100f".

@@ -210,6 +210,17 @@ std::unique_ptr<Program> kernelProgram(bool parallel) {
   return Program::create(plan, options);
 }
 
+/// Whether both results of a function are one tensor.
+bool returnsOneTensor(B &f, const Tensor &x) {
+  auto p = program({f.function});
+  Value input = Value::of(x.get()), outputs[2];
+  p->run(&input, 1, outputs, 2);
+  bool isSame = outputs[0].tensor == outputs[1].tensor;
+  for (Value &output : outputs)
+    release(output);
+  return isSame;
+}
+
 TEST_F(ProgramTest, ATensorIsTakenOverWhenNobodyElseHoldsIt) {
   // x -> its copy -> the same tensor, or one of its own, of the given sizes.
   auto run = [&](bool isHeld, std::vector<std::string> sizes) {
@@ -229,14 +240,7 @@ TEST_F(ProgramTest, ATensorIsTakenOverWhenNobodyElseHoldsIt) {
     alloc.spec = f.spec(sizes, {"1"});
     f.output(1);
     f.output(3);
-    auto p = program({f.function});
-    Tensor x = iota({2});
-    Value input = Value::of(x.get()), outputs[2];
-    p->run(&input, 1, outputs, 2);
-    bool isSame = outputs[0].tensor == outputs[1].tensor;
-    for (Value &output : outputs)
-      release(output);
-    return isSame;
+    return returnsOneTensor(f, iota({2}));
   };
   EXPECT_TRUE(run(false, {"2"}));
   EXPECT_FALSE(run(true, {"2"}));
@@ -265,14 +269,7 @@ TEST_F(ProgramTest, AViewIsTakenOverWhenItIsAllOfItsStorage) {
     alloc.spec = f.spec(sizes, strides);
     f.output(2);
     f.output(3);
-    auto p = program({f.function});
-    Tensor x = iota({4});
-    Value input = Value::of(x.get()), outputs[2];
-    p->run(&input, 1, outputs, 2);
-    bool isSame = outputs[0].tensor == outputs[1].tensor;
-    for (Value &output : outputs)
-      release(output);
-    return isSame;
+    return returnsOneTensor(f, iota({4}));
   };
   EXPECT_TRUE(run({"2", "2"}, {"2", "1"}, "0"));
   EXPECT_FALSE(run({"2"}, {"1"}, "0"));
